@@ -1,0 +1,2 @@
+//! The `wpack` command.
+fn main() {}

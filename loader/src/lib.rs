@@ -1,0 +1,1 @@
+//! wpack-loader
