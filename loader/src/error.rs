@@ -1,0 +1,220 @@
+//! What can go wrong between a pack and a program.
+
+use std::io;
+
+use wpack_format::DType;
+
+/// An error of this crate. [`Error::code`] is stable; the text is for people.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The system refused to open, read or map.
+    #[error("cannot read `{path}`{}", at(*.offset))]
+    Io {
+        /// The file.
+        path: String,
+        /// Where the read started, if it was one.
+        offset: Option<u64>,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The source ended before the bytes that its index promises: it shrank after it was opened.
+    #[error("`{path}` ends at byte {offset}, {missing} bytes too early")]
+    Truncated {
+        /// The file.
+        path: String,
+        /// Where the bytes ended.
+        offset: u64,
+        /// Bytes still wanted there.
+        missing: u64,
+    },
+    /// The file was written to while it was read.
+    #[error("`{path}` changed while it was read: {expected} bytes at first, {found} now")]
+    Changed {
+        /// The file.
+        path: String,
+        /// Length at open.
+        expected: u64,
+        /// Length now; equal when only its time of modification moved.
+        found: u64,
+    },
+    /// The bytes are not those of a sound pack.
+    #[error("`{path}` cannot be read as a pack")]
+    Format {
+        /// The file.
+        path: String,
+        /// What is wrong with them.
+        source: wpack_format::Error,
+    },
+    /// The bytes of a block are not those that were written.
+    #[error(
+        "`{path}` is damaged: block {block} of extent {extent}, at byte {offset}, has CRC-32C {found:08x} instead of {expected:08x}"
+    )]
+    Checksum {
+        /// The file.
+        path: String,
+        /// Index of the extent.
+        extent: u32,
+        /// Index of the block in it.
+        block: u64,
+        /// First byte of the block in the file.
+        offset: u64,
+        /// Checksum in the index.
+        expected: u32,
+        /// Checksum of the bytes read.
+        found: u32,
+    },
+    /// An embedded file is not what was embedded.
+    #[error("`{path}` is damaged: the embedded file `{file}` does not match its digest")]
+    EmbeddedFile {
+        /// The pack.
+        path: String,
+        /// The file within.
+        file: String,
+    },
+    /// The index contradicts itself where only a reader of both sides notices: a faulty writer.
+    #[error("`{path}` contradicts itself: {what} in extent {extent}, slice {slice}")]
+    Inconsistent {
+        /// The file.
+        path: String,
+        /// Index of the extent.
+        extent: u32,
+        /// Index of the slice in it.
+        slice: u32,
+        /// The contradiction.
+        what: &'static str,
+    },
+    /// The rank is not one of the pack's mesh.
+    #[error("rank {rank} is outside the mesh of {ranks} ranks")]
+    RankOutsideMesh {
+        /// The rank asked for.
+        rank: u32,
+        /// Ranks of the mesh.
+        ranks: u32,
+    },
+    /// No component has this name.
+    #[error("no component `{name}`; the pack has {have}")]
+    UnknownComponent {
+        /// The name asked for.
+        name: String,
+        /// Names there are, for people.
+        have: String,
+    },
+    /// No tensor of the rank's shard has this name.
+    #[error("no tensor `{name}` in the shard of rank {rank}")]
+    UnknownTensor {
+        /// The name asked for.
+        name: String,
+        /// The rank.
+        rank: u32,
+    },
+    /// The name is in several components.
+    #[error("tensor `{name}` is in several components: {components}")]
+    AmbiguousTensor {
+        /// The name asked for.
+        name: String,
+        /// The components.
+        components: String,
+    },
+    /// The elements are of another type than the one asked for.
+    #[error("the elements are {found}, not {expected}")]
+    WrongType {
+        /// Type asked for.
+        expected: DType,
+        /// Type there is.
+        found: DType,
+    },
+    /// The bytes in memory are not aligned for the type asked for; a mapped pack always is.
+    #[error("the bytes in memory are not aligned to {align}")]
+    Unaligned {
+        /// Alignment of the type.
+        align: usize,
+    },
+    /// Memory for a table or buffer could not be had.
+    #[error("cannot allocate {bytes} bytes for {what}")]
+    OutOfMemory {
+        /// Bytes asked for.
+        bytes: u64,
+        /// What for.
+        what: &'static str,
+    },
+    /// The caller's interrupt flag was set.
+    #[error("interrupted")]
+    Interrupted,
+    /// The system would not start the threads.
+    #[error("cannot start {threads} threads")]
+    Threads {
+        /// Threads asked for.
+        threads: usize,
+        /// What the system said.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+fn at(offset: Option<u64>) -> String {
+    offset
+        .map(|offset| format!(" at byte {offset}"))
+        .unwrap_or_default()
+}
+
+impl Error {
+    /// A stable word for programs, in kebab-case.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Io { .. } => "io",
+            Self::Truncated { .. } => "truncated",
+            Self::Changed { .. } => "changed-while-read",
+            Self::Format { .. } => "bad-pack",
+            Self::Checksum { .. } => "checksum-mismatch",
+            Self::EmbeddedFile { .. } => "digest-mismatch",
+            Self::Inconsistent { .. } => "inconsistent-index",
+            Self::RankOutsideMesh { .. } => "rank-outside-mesh",
+            Self::UnknownComponent { .. } => "unknown-component",
+            Self::UnknownTensor { .. } => "unknown-tensor",
+            Self::AmbiguousTensor { .. } => "ambiguous-tensor",
+            Self::WrongType { .. } => "wrong-type",
+            Self::Unaligned { .. } => "unaligned",
+            Self::OutOfMemory { .. } => "out-of-memory",
+            Self::Interrupted => "interrupted",
+            Self::Threads { .. } => "threads",
+        }
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Truncated { .. } | Self::Changed { .. } => Some(
+                "write packs under another name and rename them into place; never change one that is in use"
+                    .to_owned(),
+            ),
+            Self::Checksum { path, .. } | Self::EmbeddedFile { path, .. } => {
+                Some(format!("`wpack verify {path}` lists all damage; copy the pack again"))
+            }
+            Self::Inconsistent { .. } => Some("convert the checkpoint again".to_owned()),
+            Self::RankOutsideMesh { ranks, .. } => Some(format!(
+                "ranks are 0 to {}; reslice the pack to open it for another number of ranks",
+                ranks.saturating_sub(1)
+            )),
+            Self::AmbiguousTensor { .. } => Some("name the component".to_owned()),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn io(path: String, source: io::Error) -> Self {
+        Self::Io {
+            path,
+            offset: None,
+            source,
+        }
+    }
+
+    pub(crate) fn io_at(path: String, offset: u64, source: io::Error) -> Self {
+        Self::Io {
+            path,
+            offset: Some(offset),
+            source,
+        }
+    }
+}
