@@ -31,6 +31,8 @@ pub struct Checkpoint {
     pub components: Vec<Component>,
     /// Files that tensors come from.
     pub sources: Vec<SourceFile>,
+    /// Small files that belong to no component alone, such as a diffusers `model_index.json`.
+    pub files: Vec<SmallFile>,
     /// What a person should know but need not act on.
     pub warnings: Vec<Warning>,
 }
@@ -75,6 +77,11 @@ pub struct Tensor {
 pub trait Bytes: Send + Sync {
     /// Bytes in all.
     fn len(&self) -> u64;
+
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 
     /// Fills `out` from byte `offset` on. A file that has become shorter is an error, never zeros.
     fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<(), Error>;
