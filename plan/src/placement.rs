@@ -1,0 +1,52 @@
+//! How a tensor lies on axes of the mesh.
+
+use crate::mesh::{Axes, Mesh};
+use crate::rule::Rule;
+
+/// One step of laying a tensor out. Steps act in the order of their list, each on what the one before
+/// left; an axis that no step names holds the same at every coordinate.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Placement {
+    /// A dimension is cut over the axes.
+    Shard {
+        /// Over which axes.
+        axes: Axes,
+        /// The dimension.
+        dim: u32,
+        /// How.
+        rule: Rule,
+    },
+    /// The flattened tensor is cut into equal parts of `ceil(n / ranks)`, the tail filled with zeros.
+    FlatShard {
+        /// Over which axes.
+        axes: Axes,
+    },
+}
+
+impl Placement {
+    /// The axes it cuts over.
+    pub(crate) fn axes(&self) -> &Axes {
+        match self {
+            Self::Shard { axes, .. } | Self::FlatShard { axes } => axes,
+        }
+    }
+
+    /// A number per coordinate, equal exactly where the coordinates hold the same bytes; none where
+    /// they hold nothing of the tensor.
+    pub(crate) fn group(&self, mesh: &Mesh, coords: &[u32]) -> Option<u64> {
+        let at = self.axes().at(mesh, coords);
+        match self {
+            Self::Shard { axes, rule, .. } => Some(at / rule.replicas(axes.size(mesh))),
+            Self::FlatShard { .. } => Some(at),
+        }
+    }
+
+    /// The text that the resolved plan keeps.
+    pub(crate) fn text(&self, mesh: &Mesh) -> String {
+        let axes = self.axes().name(mesh);
+        match self {
+            Self::Shard { dim, rule, .. } => format!("{axes}: Shard({dim}, {rule})"),
+            Self::FlatShard { .. } => format!("{axes}: FlatShard(ceil, fill 0)"),
+        }
+    }
+}
