@@ -67,6 +67,14 @@ struct Component {
     decisions: Vec<Decision>,
 }
 
+/// What the slices of an extent come to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    len: u64,
+    bytes: u64,
+    slice_count: u32,
+}
+
 /// Tensors that lie alike: what a slice's size depends on.
 #[derive(Clone, Debug)]
 struct Class {
@@ -307,10 +315,31 @@ impl Component {
                     .push(list);
             }
         }
-        let mut extents = groups
-            .into_iter()
-            .map(|(owners, (witness, lists))| self.extent(component, owners, witness, lists, mesh))
-            .collect::<Result<Vec<_>, Error>>()?;
+        // Neighbours mostly hold slices of the same sizes; those need not be summed up again.
+        let mut before: Option<(Vec<Option<u64>>, Sums)> = None;
+        let mut extents = Vec::with_capacity(groups.len());
+        for (owners, (witness, lists)) in groups {
+            let sizes = self.sizes(witness, &lists, mesh)?;
+            let sums = match &before {
+                Some((known, sums)) if *known == sizes => *sums,
+                _ => self.sums(&sizes)?,
+            };
+            before = Some((sizes, sums));
+            let Sums {
+                len,
+                bytes,
+                slice_count,
+            } = sums;
+            extents.push(PlannedExtent {
+                component,
+                owners,
+                len,
+                bytes,
+                slice_count,
+                witness,
+                lists,
+            });
+        }
         extents.sort_by_cached_key(|extent| {
             (
                 Reverse(owners::count(&extent.owners).unwrap_or(u64::MAX)),
@@ -320,40 +349,29 @@ impl Component {
         Ok(extents)
     }
 
-    fn extent(
+    /// Bytes that a rank holds of a tensor of each class; none where it holds nothing in these lists.
+    fn sizes(
         &self,
-        component: u32,
-        owners: Owners,
-        witness: u32,
-        lists: Vec<u32>,
+        rank: u32,
+        lists: &[u32],
         mesh: Option<&Mesh>,
-    ) -> Result<PlannedExtent, Error> {
-        let coords = mesh
-            .and_then(|mesh| mesh.coords(witness))
-            .unwrap_or_default();
-        let sizes = self
-            .classes
-            .iter()
-            .map(|class| {
-                if lists.binary_search(&class.list).is_err() {
-                    return Ok(None);
-                }
-                let cut = self.cut(class, mesh, &coords);
-                match cut.bytes(witness) {
-                    Ok(bytes) => Ok(Some(bytes)),
-                    Err(why) => Err(self.cannot_cut(class, mesh, why)),
-                }
-            })
-            .collect::<Result<Vec<_>, Error>>()?;
-        let mut extent = PlannedExtent {
-            component,
-            owners,
-            len: 0,
-            bytes: 0,
-            slice_count: 0,
-            witness,
-            lists,
+    ) -> Result<Vec<Option<u64>>, Error> {
+        let coords = mesh.and_then(|mesh| mesh.coords(rank)).unwrap_or_default();
+        let size = |class: &Class| {
+            if lists.binary_search(&class.list).is_err() {
+                return Ok(None);
+            }
+            match self.cut(class, mesh, &coords).bytes(rank) {
+                Ok(bytes) => Ok(Some(bytes)),
+                Err(why) => Err(self.cannot_cut(class, mesh, why)),
+            }
         };
+        self.classes.iter().map(size).collect()
+    }
+
+    /// What slices of these sizes, by class, come to.
+    fn sums(&self, sizes: &[Option<u64>]) -> Result<Sums, Error> {
+        let mut sums = Sums::default();
         for &class in &self.class_of {
             let Some(bytes) = sizes.get(index(class)).copied().flatten() else {
                 continue;
@@ -361,12 +379,12 @@ impl Component {
             let too_big = || Error::TotalSize {
                 component: self.name.clone(),
             };
-            let offset = place(extent.len, bytes).ok_or_else(too_big)?;
-            extent.len = offset.checked_add(bytes).ok_or_else(too_big)?;
-            extent.bytes += bytes;
-            extent.slice_count += 1;
+            let offset = place(sums.len, bytes).ok_or_else(too_big)?;
+            sums.len = offset.checked_add(bytes).ok_or_else(too_big)?;
+            sums.bytes += bytes;
+            sums.slice_count += 1;
         }
-        Ok(extent)
+        Ok(sums)
     }
 
     fn slices(&self, extent: &PlannedExtent, mesh: Option<&Mesh>) -> Result<Vec<Slice>, Error> {

@@ -64,10 +64,8 @@ impl Cut<'_> {
             let part = count.div_ceil(axes.size(mesh));
             let start = part.saturating_mul(axes.at(mesh, self.coords)).min(count);
             let len = part.min(count - start);
-            let mut parts = Vec::new();
-            if len > 0 {
-                parts.push(FlatPart::Range { tensor, start, len });
-            }
+            // A range without elements still says whose slice it is.
+            let mut parts = vec![FlatPart::Range { tensor, start, len }];
             if len < part {
                 parts.push(FlatPart::Fill {
                     len: part - len,

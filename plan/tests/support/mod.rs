@@ -1,0 +1,132 @@
+//! Inventories to plan, and plans written out element by element.
+
+#![expect(dead_code, reason = "each test program uses a part of it")]
+
+use proptest::prelude::*;
+use wpack_format::{BoxPart, Content, DType, Fill, FlatPart, Slice};
+use wpack_plan::{ComponentSpec, Inventory, TensorSpec};
+
+/// One tensor.
+pub fn tensor(name: &str, dtype: DType, shape: &[u64]) -> TensorSpec {
+    TensorSpec {
+        names: vec![name.to_owned()],
+        dtype,
+        shape: shape.to_vec(),
+    }
+}
+
+/// A pack of one component `model`.
+pub fn model(tensors: Vec<TensorSpec>) -> Inventory {
+    Inventory {
+        components: vec![ComponentSpec {
+            name: "model".into(),
+            tensors,
+        }],
+    }
+}
+
+/// The row-major element of the tensor at each place of a slice, in order; none for fill.
+pub fn elements(slice: &Slice, shape_of: &dyn Fn(u32) -> Vec<u64>) -> Vec<Option<(u32, u64)>> {
+    match &slice.content {
+        Content::Whole { tensor } => {
+            let count: u64 = shape_of(*tensor).iter().product();
+            (0..count).map(|at| Some((*tensor, at))).collect()
+        }
+        Content::Flat { parts } => {
+            let mut out = Vec::new();
+            for part in parts {
+                match part {
+                    FlatPart::Range { tensor, start, len } => {
+                        out.extend((*start..start + len).map(|at| Some((*tensor, at))));
+                    }
+                    FlatPart::Fill { len, value } => {
+                        assert_eq!(*value, Fill::ZERO);
+                        out.extend((0..*len).map(|_| None));
+                    }
+                }
+            }
+            out
+        }
+        Content::Boxes { tensor, dim, parts } => {
+            let full = shape_of(*tensor);
+            let along = usize::try_from(*dim).unwrap();
+            // Where each place along the part dimension comes from.
+            let mut places = Vec::new();
+            for part in parts {
+                match part {
+                    BoxPart::Box { start, size } => {
+                        for (other, (&from, &len)) in start.iter().zip(size).enumerate() {
+                            assert!(from + len <= full[other], "{slice:?} leaves {full:?}");
+                            assert!(other == along || len == slice.shape[other]);
+                        }
+                        places.extend(
+                            (0..size[along]).map(|at| Some((start.clone(), start[along] + at))),
+                        );
+                    }
+                    BoxPart::Fill { size, .. } => places.extend((0..*size).map(|_| None)),
+                }
+            }
+            assert_eq!(
+                u64::try_from(places.len()).unwrap(),
+                slice.shape[along],
+                "{slice:?}"
+            );
+            let count: u64 = slice.shape.iter().product();
+            (0..count)
+                .map(|flat| {
+                    let mut at = vec![0; full.len()];
+                    let mut rest = flat;
+                    for other in (0..full.len()).rev() {
+                        at[other] = rest % slice.shape[other];
+                        rest /= slice.shape[other];
+                    }
+                    let (start, place) = places[usize::try_from(at[along]).unwrap()].clone()?;
+                    let global = (0..full.len()).fold(0, |sum, other| {
+                        let from = if other == along {
+                            place
+                        } else {
+                            start[other] + at[other]
+                        };
+                        sum * full[other] + from
+                    });
+                    Some((*tensor, global))
+                })
+                .collect()
+        }
+    }
+}
+
+/// Any element type.
+pub fn dtype() -> impl Strategy<Value = DType> {
+    let all: Vec<DType> = DType::all().collect();
+    prop_oneof![3 => Just(DType::Bf16), 3 => Just(DType::F32), 2 => proptest::sample::select(all)]
+}
+
+/// A few components of a few small tensors, zero-element, 0-dim and tied ones among them.
+pub fn inventory() -> impl Strategy<Value = Inventory> {
+    let shape = prop_oneof![
+        1 => Just(vec![]),
+        8 => proptest::collection::vec(prop_oneof![1 => Just(0u64), 9 => 1u64..12], 1..4),
+        1 => Just(vec![1537]),
+    ];
+    let tensors = proptest::collection::vec((dtype(), shape, 1usize..3), 0..10);
+    proptest::collection::vec(tensors, 1..4).prop_map(|components| Inventory {
+        components: components
+            .into_iter()
+            .enumerate()
+            .map(|(index, tensors)| ComponentSpec {
+                name: format!("c{index}"),
+                tensors: tensors
+                    .into_iter()
+                    .enumerate()
+                    .filter(|(_, (dtype, shape, _))| dtype.bytes(shape.iter().product()).is_some())
+                    .map(|(at, (dtype, shape, ties))| TensorSpec {
+                        names: (0..ties).map(|tie| format!("t{at}.n{tie}")).collect(),
+                        dtype,
+                        shape,
+                    })
+                    .collect(),
+            })
+            .collect(),
+    })
+}
