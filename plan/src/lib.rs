@@ -23,8 +23,10 @@
 //! # Ok::<(), wpack_plan::Error>(())
 //! ```
 
+mod component;
 mod draft;
 mod error;
+mod index;
 mod inventory;
 mod layouts;
 mod mesh;
@@ -34,6 +36,7 @@ mod plan;
 mod request;
 mod roles;
 mod rule;
+mod rules;
 mod slicing;
 
 pub use error::{Error, Fault};

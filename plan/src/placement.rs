@@ -50,3 +50,14 @@ impl Placement {
         }
     }
 }
+
+/// The texts of a list; one that cuts nothing says so.
+pub(crate) fn texts(placements: &[Placement], mesh: Option<&Mesh>) -> Vec<String> {
+    match mesh {
+        Some(mesh) if !placements.is_empty() => placements
+            .iter()
+            .map(|placement| placement.text(mesh))
+            .collect(),
+        _ => vec!["Replicate".to_owned()],
+    }
+}

@@ -7,7 +7,7 @@ use wpack_format::{BoxPart, Content, DType, Fill, FlatPart, Slice};
 use wpack_plan::{ComponentSpec, Inventory, TensorSpec};
 
 /// One tensor.
-pub fn tensor(name: &str, dtype: DType, shape: &[u64]) -> TensorSpec {
+pub(crate) fn tensor(name: &str, dtype: DType, shape: &[u64]) -> TensorSpec {
     TensorSpec {
         names: vec![name.to_owned()],
         dtype,
@@ -16,7 +16,7 @@ pub fn tensor(name: &str, dtype: DType, shape: &[u64]) -> TensorSpec {
 }
 
 /// A pack of one component `model`.
-pub fn model(tensors: Vec<TensorSpec>) -> Inventory {
+pub(crate) fn model(tensors: Vec<TensorSpec>) -> Inventory {
     Inventory {
         components: vec![ComponentSpec {
             name: "model".into(),
@@ -26,7 +26,10 @@ pub fn model(tensors: Vec<TensorSpec>) -> Inventory {
 }
 
 /// The row-major element of the tensor at each place of a slice, in order; none for fill.
-pub fn elements(slice: &Slice, shape_of: &dyn Fn(u32) -> Vec<u64>) -> Vec<Option<(u32, u64)>> {
+pub(crate) fn elements(
+    slice: &Slice,
+    shape_of: &dyn Fn(u32) -> Vec<u64>,
+) -> Vec<Option<(u32, u64)>> {
     match &slice.content {
         Content::Whole { tensor } => {
             let count: u64 = shape_of(*tensor).iter().product();
@@ -97,13 +100,13 @@ pub fn elements(slice: &Slice, shape_of: &dyn Fn(u32) -> Vec<u64>) -> Vec<Option
 }
 
 /// Any element type.
-pub fn dtype() -> impl Strategy<Value = DType> {
+pub(crate) fn dtype() -> impl Strategy<Value = DType> {
     let all: Vec<DType> = DType::all().collect();
     prop_oneof![3 => Just(DType::Bf16), 3 => Just(DType::F32), 2 => proptest::sample::select(all)]
 }
 
 /// A few components of a few small tensors, zero-element, 0-dim and tied ones among them.
-pub fn inventory() -> impl Strategy<Value = Inventory> {
+pub(crate) fn inventory() -> impl Strategy<Value = Inventory> {
     let shape = prop_oneof![
         1 => Just(vec![]),
         8 => proptest::collection::vec(prop_oneof![1 => Just(0u64), 9 => 1u64..12], 1..4),

@@ -1,0 +1,277 @@
+//! A component laid out: who holds which of its tensors, and where the slices lie.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+
+use wpack_format::{DType, Owners, Slice, SliceKind, spec};
+
+use crate::draft::Placed;
+use crate::index::{index, index32};
+use crate::mesh::Mesh;
+use crate::placement::{Placement, texts};
+use crate::slicing::Cut;
+use crate::{ComponentSpec, Decision, Error, Fault, PlannedExtent, owners};
+
+/// A component and where its tensors lie.
+#[derive(Clone, Debug)]
+pub(crate) struct Component {
+    name: String,
+    pub(crate) layout: String,
+    lists: Vec<Vec<Placement>>,
+    classes: Vec<Class>,
+    class_of: Vec<u32>,
+    pub(crate) decisions: Vec<Decision>,
+}
+
+/// What the slices of an extent come to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    len: u64,
+    bytes: u64,
+    slice_count: u32,
+}
+
+/// Tensors that lie alike: what a slice's size depends on.
+#[derive(Clone, Debug)]
+struct Class {
+    list: u32,
+    dtype: DType,
+    shape: Vec<u64>,
+    /// A name to speak of.
+    example: String,
+}
+
+impl Component {
+    pub(crate) fn new(
+        spec: &ComponentSpec,
+        layout: &str,
+        placed: Placed,
+        decisions: Vec<Decision>,
+    ) -> Self {
+        let mut known: HashMap<(u32, DType, &[u64]), u32> = HashMap::new();
+        let mut classes = Vec::new();
+        let class_of = spec
+            .tensors
+            .iter()
+            .zip(&placed.list_of)
+            .map(|(tensor, &list)| {
+                *known
+                    .entry((list, tensor.dtype, &tensor.shape))
+                    .or_insert_with(|| {
+                        classes.push(Class {
+                            list,
+                            dtype: tensor.dtype,
+                            shape: tensor.shape.clone(),
+                            example: tensor.names.first().cloned().unwrap_or_default(),
+                        });
+                        index32(classes.len() - 1)
+                    })
+            })
+            .collect();
+        Self {
+            name: spec.name.clone(),
+            layout: layout.to_owned(),
+            lists: placed.lists,
+            classes,
+            class_of,
+            decisions,
+        }
+    }
+
+    /// Groups tensors by who holds them, and places each group's slices.
+    pub(crate) fn extents(
+        &self,
+        component: u32,
+        mesh: Option<&Mesh>,
+    ) -> Result<Vec<PlannedExtent>, Error> {
+        if self.class_of.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut used: Vec<u32> = self.classes.iter().map(|class| class.list).collect();
+        used.sort_unstable();
+        used.dedup();
+        let mut groups: BTreeMap<Owners, (u32, Vec<u32>)> = BTreeMap::new();
+        for list in used {
+            let placements = self.lists.get(index(list)).map_or(&[][..], Vec::as_slice);
+            for (owners, witness) in holders(placements, mesh) {
+                groups
+                    .entry(owners)
+                    .or_insert_with(|| (witness, Vec::new()))
+                    .1
+                    .push(list);
+            }
+        }
+        // Neighbours mostly hold slices of the same sizes; those need not be summed up again.
+        let mut before: Option<(Vec<Option<u64>>, Sums)> = None;
+        let mut extents = Vec::with_capacity(groups.len());
+        for (owners, (witness, lists)) in groups {
+            let sizes = self.sizes(witness, &lists, mesh)?;
+            let sums = match &before {
+                Some((known, sums)) if *known == sizes => *sums,
+                _ => self.sums(&sizes)?,
+            };
+            before = Some((sizes, sums));
+            let Sums {
+                len,
+                bytes,
+                slice_count,
+            } = sums;
+            extents.push(PlannedExtent {
+                component,
+                owners,
+                len,
+                bytes,
+                slice_count,
+                witness,
+                lists,
+            });
+        }
+        extents.sort_by_cached_key(|extent| {
+            (
+                Reverse(owners::count(&extent.owners).unwrap_or(u64::MAX)),
+                extent.owners.clone(),
+            )
+        });
+        Ok(extents)
+    }
+
+    /// Bytes that a rank holds of a tensor of each class; none where it holds nothing in these lists.
+    fn sizes(
+        &self,
+        rank: u32,
+        lists: &[u32],
+        mesh: Option<&Mesh>,
+    ) -> Result<Vec<Option<u64>>, Error> {
+        let coords = mesh.and_then(|mesh| mesh.coords(rank)).unwrap_or_default();
+        let size = |class: &Class| {
+            if lists.binary_search(&class.list).is_err() {
+                return Ok(None);
+            }
+            match self.cut(class, mesh, &coords).bytes(rank) {
+                Ok(bytes) => Ok(Some(bytes)),
+                Err(why) => Err(self.cannot_cut(class, mesh, why)),
+            }
+        };
+        self.classes.iter().map(size).collect()
+    }
+
+    /// What slices of these sizes, by class, come to.
+    fn sums(&self, sizes: &[Option<u64>]) -> Result<Sums, Error> {
+        let mut sums = Sums::default();
+        for &class in &self.class_of {
+            let Some(bytes) = sizes.get(index(class)).copied().flatten() else {
+                continue;
+            };
+            let too_big = || Error::TotalSize {
+                component: self.name.clone(),
+            };
+            let offset = place(sums.len, bytes).ok_or_else(too_big)?;
+            sums.len = offset.checked_add(bytes).ok_or_else(too_big)?;
+            sums.bytes += bytes;
+            sums.slice_count += 1;
+        }
+        Ok(sums)
+    }
+
+    /// The slices of an extent, in order.
+    pub(crate) fn slices(
+        &self,
+        extent: &PlannedExtent,
+        mesh: Option<&Mesh>,
+    ) -> Result<Vec<Slice>, Error> {
+        let coords = mesh
+            .and_then(|mesh| mesh.coords(extent.witness))
+            .unwrap_or_default();
+        let mut slices = Vec::with_capacity(index(extent.slice_count));
+        let mut end = 0;
+        for (tensor, &class) in self.class_of.iter().enumerate() {
+            let Some(class) = self.classes.get(index(class)) else {
+                continue;
+            };
+            if extent.lists.binary_search(&class.list).is_err() {
+                continue;
+            }
+            let cut = self.cut(class, mesh, &coords);
+            let made = cut
+                .content(index32(tensor))
+                .and_then(|made| Ok((made, cut.bytes(extent.witness)?)));
+            let ((content, shape), bytes) =
+                made.map_err(|why| self.cannot_cut(class, mesh, why))?;
+            let too_big = || Error::TotalSize {
+                component: self.name.clone(),
+            };
+            let offset = place(end, bytes).ok_or_else(too_big)?;
+            end = offset.checked_add(bytes).ok_or_else(too_big)?;
+            slices.push(Slice {
+                content,
+                kind: SliceKind::Value,
+                dtype: class.dtype,
+                shape,
+                offset,
+                crc32c: None,
+            });
+        }
+        Ok(slices)
+    }
+
+    fn cut<'a>(&'a self, class: &'a Class, mesh: Option<&'a Mesh>, coords: &'a [u32]) -> Cut<'a> {
+        let placements = self
+            .lists
+            .get(index(class.list))
+            .map_or(&[][..], Vec::as_slice);
+        Cut {
+            dtype: class.dtype,
+            shape: &class.shape,
+            placements,
+            mesh,
+            coords,
+        }
+    }
+
+    fn cannot_cut(&self, class: &Class, mesh: Option<&Mesh>, why: Fault) -> Error {
+        let placements = self
+            .lists
+            .get(index(class.list))
+            .map_or(&[][..], Vec::as_slice);
+        Error::CannotCut {
+            component: self.name.clone(),
+            tensor: class.example.clone(),
+            shape: class.shape.clone(),
+            dtype: class.dtype,
+            rule: texts(placements, mesh).join("; "),
+            why,
+        }
+    }
+}
+
+/// Who holds the same bytes of a tensor so placed, and the lowest rank of each set.
+fn holders(placements: &[Placement], mesh: Option<&Mesh>) -> Vec<(Owners, u32)> {
+    let Some(mesh) = mesh else {
+        return vec![(Owners::All, 0)];
+    };
+    let mut groups: BTreeMap<Vec<u64>, Vec<u32>> = BTreeMap::new();
+    for rank in 0..mesh.ranks() {
+        let coords = mesh.coords(rank).unwrap_or_default();
+        let group = placements
+            .iter()
+            .map(|step| step.group(mesh, &coords))
+            .collect();
+        if let Some(group) = group {
+            groups.entry(group).or_default().push(rank);
+        }
+    }
+    groups
+        .values()
+        .filter_map(|ranks| Some((owners::from_ranks(ranks), *ranks.first()?)))
+        .collect()
+}
+
+/// Where a slice of `bytes` lies behind the one that ends at `end`.
+fn place(end: u64, bytes: u64) -> Option<u64> {
+    let align = if bytes >= spec::SLICE_PAGE {
+        spec::SLICE_PAGE
+    } else {
+        spec::SLICE_ALIGN
+    };
+    end.checked_next_multiple_of(align)
+}
