@@ -1,8 +1,14 @@
 //! What a pack says of itself: canonical JSON, covered by the root digest.
 
-use alloc::{collections::BTreeMap, string::String, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    string::{String, ToString as _},
+    vec::Vec,
+};
 
 use serde::{Deserialize, Serialize};
+
+use crate::{Error, bytes::wide, error::DescriptionFault as Fault};
 
 /// The description of a pack. Holds no path, time, host or program version, so that equal input and
 /// plan give equal bytes.
@@ -117,10 +123,152 @@ pub struct EmbeddedFile {
     pub component: Option<String>,
     /// Relative path with `/`, no `..`.
     pub path: String,
-    /// First byte in the packfile.
+    /// First byte in the packfile. It follows from the lengths before it, so the JSON leaves it out
+    /// and [`crate::Root`] fills it in.
+    #[serde(skip)]
     pub offset: u64,
     /// Bytes.
     pub len: u64,
     /// SHA-256 in lower-case hexadecimal.
     pub sha256: String,
+}
+
+impl Description {
+    /// The canonical JSON: no space, fields in the order of the structs, maps by key.
+    #[must_use]
+    pub fn to_json(&self) -> Vec<u8> {
+        // Cannot fail: text keys, no floats. An empty description would be refused by a reader.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// Reads canonical JSON and refuses any other form of it.
+    pub fn from_json(bytes: &[u8]) -> Result<Self, Error> {
+        let description: Self =
+            serde_json::from_slice(bytes).map_err(|error| Error::Description {
+                reason: error.to_string(),
+            })?;
+        let canonical = description.to_json();
+        if canonical == bytes {
+            return Ok(description);
+        }
+        let same = canonical
+            .iter()
+            .zip(bytes)
+            .take_while(|(a, b)| a == b)
+            .count();
+        Err(Error::NotCanonical { at: wide(same) })
+    }
+
+    /// Number of ranks of the mesh; `None` without mesh, or if they are too many or none.
+    #[must_use]
+    pub fn ranks(&self) -> Option<u32> {
+        let axes = self.mesh.as_ref()?;
+        let ranks = axes
+            .iter()
+            .try_fold(1_u32, |ranks, axis| ranks.checked_mul(axis.size))?;
+        if ranks == 0 || axes.is_empty() {
+            None
+        } else {
+            Some(ranks)
+        }
+    }
+
+    /// Checks what its parts say of each other, and gives the number of ranks.
+    pub(crate) fn check(&self) -> Result<Option<u32>, Error> {
+        self.find_fault()
+            .map_err(|fault| Error::Inconsistent { fault })
+    }
+
+    fn find_fault(&self) -> Result<Option<u32>, Fault> {
+        if let Some(axes) = &self.mesh {
+            distinct("mesh axis", axes.iter().map(|axis| axis.name.as_str()))?;
+            if self.ranks().is_none() {
+                return Err(Fault::Mesh);
+            }
+        }
+        distinct(
+            "component",
+            self.components.iter().map(|info| info.name.as_str()),
+        )?;
+        let names: BTreeSet<_> = self
+            .components
+            .iter()
+            .map(|info| info.name.as_str())
+            .collect();
+        let known = |what, name: &str| {
+            if names.contains(name) {
+                Ok(())
+            } else {
+                Err(Fault::Component {
+                    what,
+                    name: name.to_string(),
+                })
+            }
+        };
+        for rule in &self.plan.rules {
+            known("a rule", &rule.component)?;
+        }
+        for source in &self.sources {
+            if source.name.is_empty() {
+                return Err(Fault::Unnamed("source file"));
+            }
+            if source.name.contains(['/', '\0']) || matches!(&*source.name, "." | "..") {
+                return Err(Fault::Path(source.name.clone()));
+            }
+            source
+                .sha256
+                .iter()
+                .try_for_each(|digest| check_sha256(digest))?;
+        }
+        let mut paths = BTreeSet::new();
+        for file in &self.files {
+            if let Some(component) = &file.component {
+                known("an embedded file", component)?;
+            }
+            check_path(&file.path)?;
+            check_sha256(&file.sha256)?;
+            if !paths.insert((&file.component, &file.path)) {
+                return Err(Fault::Duplicate {
+                    what: "embedded file",
+                    name: file.path.clone(),
+                });
+            }
+        }
+        Ok(self.ranks())
+    }
+}
+
+fn distinct<'a>(what: &'static str, names: impl Iterator<Item = &'a str>) -> Result<(), Fault> {
+    let mut seen = BTreeSet::new();
+    for name in names {
+        if name.is_empty() {
+            return Err(Fault::Unnamed(what));
+        }
+        if !seen.insert(name) {
+            return Err(Fault::Duplicate {
+                what,
+                name: name.to_string(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// A path that stays inside whatever folder it is unpacked in, on any system.
+fn check_path(path: &str) -> Result<(), Fault> {
+    let plain = |part: &str| !matches!(part, "" | "." | "..") && !part.contains(['\\', ':', '\0']);
+    if path.split('/').all(plain) {
+        Ok(())
+    } else {
+        Err(Fault::Path(path.to_string()))
+    }
+}
+
+fn check_sha256(digest: &str) -> Result<(), Fault> {
+    let hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    if digest.len() == 64 && digest.bytes().all(hex) {
+        Ok(())
+    } else {
+        Err(Fault::Sha256(digest.to_string()))
+    }
 }

@@ -145,7 +145,11 @@ impl DType {
     #[must_use]
     pub fn bytes(self, elements: u64) -> Option<u64> {
         let bits = u128::from(elements) * u128::from(self.bits());
-        if bits % 8 == 0 { u64::try_from(bits / 8).ok() } else { None }
+        if bits % 8 == 0 {
+            u64::try_from(bits / 8).ok()
+        } else {
+            None
+        }
     }
 
     /// Floating point (complex included): what a framework takes for a parameter.

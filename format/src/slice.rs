@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::DType;
+use crate::{DType, Error, SliceTable, TensorShapes, bytes::element_count};
 
 /// One entry of an extent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,4 +102,90 @@ pub struct Fill(pub [u8; 16]);
 impl Fill {
     /// All bits zero.
     pub const ZERO: Self = Self([0; 16]);
+}
+
+impl Fill {
+    /// True if the value has no bits beyond one element of `dtype`.
+    #[must_use]
+    pub fn fits(self, dtype: DType) -> bool {
+        u128::from_le_bytes(self.0)
+            .checked_shr(dtype.bits())
+            .is_none_or(|beyond| beyond == 0)
+    }
+}
+
+impl SliceKind {
+    /// The kind of a code in a file, if this version knows it.
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<Self> {
+        [Self::Value, Self::Master]
+            .into_iter()
+            .find(|kind| *kind as u8 == code)
+    }
+}
+
+impl Slice {
+    /// Number of its elements, fill included; `None` if they do not fit 64 bits.
+    #[must_use]
+    pub fn elements(&self) -> Option<u64> {
+        element_count(self.shape.iter().copied())
+    }
+
+    /// Number of its bytes; `None` if they are no whole number or do not fit 64 bits.
+    #[must_use]
+    pub fn len_bytes(&self) -> Option<u64> {
+        self.dtype.bytes(self.elements()?)
+    }
+
+    /// Number of its elements that are fill; `None` if they do not fit 64 bits.
+    #[must_use]
+    pub fn fill_elements(&self) -> Option<u64> {
+        match &self.content {
+            Content::Whole { .. } => Some(0),
+            Content::Boxes { dim, parts, .. } => {
+                let along = parts.iter().try_fold(0_u64, |sum, part| match part {
+                    BoxPart::Box { .. } => Some(sum),
+                    BoxPart::Fill { size, .. } => sum.checked_add(*size),
+                })?;
+                let across = self.shape.iter().zip(0_u32..).filter(|(_, i)| i != dim);
+                across
+                    .into_iter()
+                    .try_fold(along, |product, (size, _)| product.checked_mul(*size))
+            }
+            Content::Flat { parts } => parts.iter().try_fold(0_u64, |sum, part| match part {
+                FlatPart::Range { .. } => Some(sum),
+                FlatPart::Fill { len, .. } => sum.checked_add(*len),
+            }),
+        }
+    }
+
+    /// Number of its elements that come from tensors; `None` if counts do not fit 64 bits.
+    #[must_use]
+    pub fn real_elements(&self) -> Option<u64> {
+        self.elements()?.checked_sub(self.fill_elements()?)
+    }
+
+    /// Indices of the tensors it holds elements of, in order; a tensor of several flat ranges comes
+    /// several times.
+    pub fn tensors(&self) -> impl Iterator<Item = u32> + '_ {
+        let (one, flat) = match &self.content {
+            Content::Whole { tensor } | Content::Boxes { tensor, .. } => (Some(*tensor), &[][..]),
+            Content::Flat { parts } => (None, parts.as_slice()),
+        };
+        let of = |part: &FlatPart| match part {
+            FlatPart::Range { tensor, .. } => Some(*tensor),
+            FlatPart::Fill { .. } => None,
+        };
+        one.into_iter().chain(flat.iter().filter_map(of))
+    }
+
+    /// Checks the slice alone and against the tensors it holds: what a reader checks of a pack, but
+    /// for its place in the extent.
+    pub fn check(&self, tensors: &(impl TensorShapes + ?Sized)) -> Result<(), Error> {
+        let mut alone = self.clone();
+        alone.offset = 0;
+        let table = SliceTable::encode(&[alone]);
+        let len = self.len_bytes().unwrap_or(u64::MAX);
+        SliceTable::decode(table, 1, len, u32::MAX)?.check_tensors(tensors)
+    }
 }

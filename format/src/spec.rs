@@ -24,3 +24,274 @@ pub const SMALL_PACK: u64 = 64 << 20;
 pub const SLICE_PAGE: u64 = 4096;
 /// A smaller slice starts on a multiple of this.
 pub const SLICE_ALIGN: u64 = 512;
+/// Tables and embedded files start on a multiple of this many bytes.
+pub const TABLE_ALIGN: u64 = 8;
+/// The most dimensions of a tensor or slice.
+pub const MAX_DIMS: u16 = 255;
+/// No such index: a tensor without source file, the last name of a tensor.
+pub const NONE: u32 = u32::MAX;
+/// In a name record: the source name equals the name and is not stored again.
+pub const SAME_SOURCE: u32 = u32::MAX;
+/// In a tensor record: the stored shape equals the shape and is not stored again.
+pub const SAME_SHAPE: u16 = u16::MAX;
+/// Bytes of one entry of a table's word pool.
+pub const WORD_LEN: usize = 8;
+/// Content code of a slice that is all of one tensor.
+pub const CONTENT_WHOLE: u8 = 0;
+/// Content code of a slice of boxes.
+pub const CONTENT_BOXES: u8 = 1;
+/// Content code of a slice of flat ranges.
+pub const CONTENT_FLAT: u8 = 2;
+/// First word of a part that holds elements of a tensor: its low half.
+pub const PART_DATA: u32 = 0;
+/// First word of a part that holds fill: its low half.
+pub const PART_FILL: u32 = 1;
+
+/// One field of a fixed record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Name of its constant.
+    pub name: &'static str,
+    /// First byte in the record.
+    pub at: usize,
+    /// Bytes.
+    pub len: usize,
+}
+
+macro_rules! record {
+    ($(#[$doc:meta])* $module:ident = $size:literal { $($(#[$field_doc:meta])* $name:ident = $at:literal, $len:literal;)* }) => {
+        $(#[$doc])*
+        pub mod $module {
+            use super::Field;
+
+            /// Bytes of the record.
+            pub const SIZE: usize = $size;
+            $($(#[$field_doc])* pub const $name: usize = $at;)*
+            /// Every field; together they cover the record.
+            pub const FIELDS: &[Field] =
+                &[$(Field { name: stringify!($name), at: $at, len: $len }),*];
+        }
+    };
+}
+
+record! {
+    /// The header.
+    header = 4096 {
+        /// [`super::MAGIC`].
+        MAGIC = 0, 8;
+        /// Version of the format.
+        VERSION = 8, 4;
+        /// Bytes of the header.
+        HEADER_LEN = 12, 4;
+        /// Flags that a reader refuses when set.
+        RESERVED_FLAGS = 16, 8;
+        /// Flags that a reader ignores.
+        UNUSED_FLAGS = 24, 8;
+        /// Exact length of the file.
+        FILE_LEN = 32, 8;
+        /// Bytes of the index, which starts behind the header.
+        INDEX_LEN = 40, 8;
+        /// Alignment of extents.
+        EXTENT_ALIGN = 48, 8;
+        /// Bytes of a block.
+        BLOCK_LEN = 56, 8;
+        /// Alignment of slices of a page or more.
+        SLICE_PAGE = 64, 4;
+        /// Alignment of smaller slices.
+        SLICE_ALIGN = 68, 4;
+        /// First byte of the root.
+        ROOT_OFFSET = 72, 8;
+        /// Bytes of the root.
+        ROOT_LEN = 80, 8;
+        /// SHA-256 of the root: the identity of the pack.
+        ROOT_SHA256 = 88, 32;
+        /// CRC-32C of the root.
+        ROOT_CRC32C = 120, 4;
+        /// Zero.
+        RESERVED = 124, 3940;
+        /// SHA-256 of all bytes before.
+        SHA256 = 4064, 32;
+    }
+}
+
+record! {
+    /// A reference to a table.
+    table_ref = 52 {
+        /// First byte in the file.
+        OFFSET = 0, 8;
+        /// Bytes.
+        LEN = 8, 8;
+        /// SHA-256.
+        SHA256 = 16, 32;
+        /// CRC-32C.
+        CRC32C = 48, 4;
+    }
+}
+
+record! {
+    /// The start of the root.
+    root = 24 {
+        /// Bytes of the description.
+        DESCRIPTION_LEN = 0, 8;
+        /// Number of component records.
+        COMPONENT_COUNT = 8, 4;
+        /// Number of extent records.
+        EXTENT_COUNT = 12, 4;
+        /// Number of owner runs.
+        RUN_COUNT = 16, 4;
+        /// Zero.
+        RESERVED = 20, 4;
+    }
+}
+
+record! {
+    /// A component record.
+    component = 64 {
+        /// Reference to the tensor table.
+        TENSOR_TABLE = 0, 52;
+        /// Number of tensors.
+        TENSOR_COUNT = 52, 4;
+        /// Zero.
+        RESERVED = 56, 8;
+    }
+}
+
+record! {
+    /// An extent record.
+    extent = 136 {
+        /// First byte in the file.
+        OFFSET = 0, 8;
+        /// Bytes without the padding behind.
+        LEN = 8, 8;
+        /// Index of the component.
+        COMPONENT = 16, 4;
+        /// Number of slices.
+        SLICE_COUNT = 20, 4;
+        /// Number of owner runs; 0 for all ranks of any world size.
+        RUN_COUNT = 24, 4;
+        /// Flags that a reader refuses when set.
+        RESERVED_FLAGS = 28, 2;
+        /// Flags that a reader ignores.
+        UNUSED_FLAGS = 30, 2;
+        /// Reference to the slice table.
+        SLICE_TABLE = 32, 52;
+        /// Reference to the block table.
+        BLOCK_TABLE = 84, 52;
+    }
+}
+
+record! {
+    /// A run of owners.
+    run = 12 {
+        /// The lowest rank.
+        FIRST = 0, 4;
+        /// Number of ranks.
+        COUNT = 4, 4;
+        /// Distance between two ranks.
+        STEP = 8, 4;
+    }
+}
+
+record! {
+    /// The start of a tensor table.
+    tensor_table = 16 {
+        /// Number of tensor records.
+        TENSOR_COUNT = 0, 4;
+        /// Number of name records.
+        NAME_COUNT = 4, 4;
+        /// Number of words in the pool.
+        WORD_COUNT = 8, 8;
+    }
+}
+
+record! {
+    /// A tensor record.
+    tensor = 32 {
+        /// Index of the record of its first name.
+        FIRST_NAME = 0, 4;
+        /// Index of its first word.
+        FIRST_WORD = 4, 4;
+        /// Element type.
+        DTYPE = 8, 2;
+        /// Element type in the checkpoint.
+        SOURCE_DTYPE = 10, 2;
+        /// Number of dimensions.
+        DIMS = 12, 2;
+        /// Number of dimensions of the stored shape, or [`super::SAME_SHAPE`].
+        STORED_DIMS = 14, 2;
+        /// Index of the rule.
+        RULE = 16, 4;
+        /// Index of the source file, or [`super::NONE`].
+        SOURCE = 20, 4;
+        /// Parameter or buffer.
+        ROLE = 24, 1;
+        /// Zero.
+        RESERVED = 25, 7;
+    }
+}
+
+record! {
+    /// A name record.
+    name = 20 {
+        /// First byte of the name in the text pool.
+        TEXT = 0, 4;
+        /// Bytes of the name.
+        NAME_LEN = 4, 4;
+        /// Bytes of the source name behind it, or [`super::SAME_SOURCE`].
+        SOURCE_LEN = 8, 4;
+        /// Index of the tensor.
+        TENSOR = 12, 4;
+        /// Index of the record of the tensor's next name, or [`super::NONE`].
+        NEXT = 16, 4;
+    }
+}
+
+record! {
+    /// The start of a slice table.
+    slice_table = 16 {
+        /// Number of slice records.
+        SLICE_COUNT = 0, 4;
+        /// Zero.
+        RESERVED = 4, 4;
+        /// Number of words in the pool.
+        WORD_COUNT = 8, 8;
+    }
+}
+
+record! {
+    /// A slice record.
+    slice = 40 {
+        /// First byte in the extent.
+        OFFSET = 0, 8;
+        /// Bytes.
+        LEN = 8, 8;
+        /// CRC-32C of a slice smaller than a block, else 0.
+        CRC32C = 16, 4;
+        /// Index of the tensor; 0 for flat content.
+        TENSOR = 20, 4;
+        /// Number of parts; 0 for whole content.
+        PART_COUNT = 24, 4;
+        /// Index of its first word.
+        FIRST_WORD = 28, 4;
+        /// Element type.
+        DTYPE = 32, 2;
+        /// Number of dimensions.
+        DIMS = 34, 2;
+        /// Dimension of the parts; 0 except for boxes.
+        PART_DIM = 36, 2;
+        /// Value or master copy.
+        KIND = 38, 1;
+        /// Whole, boxes or flat.
+        CONTENT = 39, 1;
+    }
+}
+
+record! {
+    /// A row of a block table.
+    block = 36 {
+        /// CRC-32C.
+        CRC32C = 0, 4;
+        /// SHA-256.
+        SHA256 = 4, 32;
+    }
+}

@@ -44,3 +44,13 @@ pub enum Role {
     /// Replicated by every layout.
     Buffer = 1,
 }
+
+impl Role {
+    /// The role of a code in a file, if this version knows it.
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<Self> {
+        [Self::Parameter, Self::Buffer]
+            .into_iter()
+            .find(|role| *role as u8 == code)
+    }
+}
