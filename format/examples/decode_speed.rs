@@ -57,7 +57,7 @@ fn main() {
         TableRef::of(0, &tensor_bytes),
         TableRef::of(0, &slice_bytes),
     ];
-    for _ in 0..5 {
+    for _ in 0..40 {
         let start = Instant::now();
         let checked = [&tensor_bytes, &slice_bytes];
         refs.iter().zip(checked).for_each(|(table, bytes)| {

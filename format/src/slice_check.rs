@@ -9,49 +9,69 @@ use crate::{
 
 /// Types and shapes of a component's tensors by index.
 pub trait TensorShapes {
-    /// Element type; `None` if there is no such tensor.
-    fn dtype(&self, tensor: u32) -> Option<DType>;
-    /// Number of dimensions.
-    fn dims(&self, tensor: u32) -> Option<usize>;
-    /// Elements in a dimension.
-    fn dim(&self, tensor: u32, dim: usize) -> Option<u64>;
-    /// Number of elements.
-    fn elements(&self, tensor: u32) -> Option<u64>;
+    /// Type and shape of a tensor; `None` if there is no such tensor.
+    fn shape_of(&self, tensor: u32) -> Option<TensorShape<'_>>;
+}
+
+/// Type and shape of a tensor.
+#[derive(Clone, Copy, Debug)]
+pub struct TensorShape<'a> {
+    dtype: DType,
+    dims: Dims<'a>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Dims<'a> {
+    Words(Words<'a>),
+    Slice(&'a [u64]),
+}
+
+impl<'a> TensorShape<'a> {
+    /// A type and the elements per dimension.
+    #[must_use]
+    pub fn new(dtype: DType, dims: &'a [u64]) -> Self {
+        Self {
+            dtype,
+            dims: Dims::Slice(dims),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self.dims {
+            Dims::Words(words) => words.len(),
+            Dims::Slice(dims) => dims.len(),
+        }
+    }
+
+    fn get(&self, dim: usize) -> Option<u64> {
+        match self.dims {
+            Dims::Words(words) => words.get(dim),
+            Dims::Slice(dims) => dims.get(dim).copied(),
+        }
+    }
+
+    fn elements(&self) -> Option<u64> {
+        match self.dims {
+            Dims::Words(words) => element_count(words.iter()),
+            Dims::Slice(dims) => element_count(dims.iter().copied()),
+        }
+    }
 }
 
 impl<D: AsRef<[u8]>> TensorShapes for TensorTable<D> {
-    fn dtype(&self, tensor: u32) -> Option<DType> {
-        Some(self.get_ref(tensor)?.dtype)
-    }
-
-    fn dims(&self, tensor: u32) -> Option<usize> {
-        Some(self.get_ref(tensor)?.shape.len())
-    }
-
-    fn dim(&self, tensor: u32, dim: usize) -> Option<u64> {
-        self.get_ref(tensor)?.shape.get(dim)
-    }
-
-    fn elements(&self, tensor: u32) -> Option<u64> {
-        Some(self.get_ref(tensor)?.elements())
+    fn shape_of(&self, tensor: u32) -> Option<TensorShape<'_>> {
+        let tensor = self.get_ref(tensor)?;
+        Some(TensorShape {
+            dtype: tensor.dtype,
+            dims: Dims::Words(tensor.shape),
+        })
     }
 }
 
 impl TensorShapes for [Tensor] {
-    fn dtype(&self, tensor: u32) -> Option<DType> {
-        Some(self.get(index(tensor))?.dtype)
-    }
-
-    fn dims(&self, tensor: u32) -> Option<usize> {
-        Some(self.get(index(tensor))?.shape.len())
-    }
-
-    fn dim(&self, tensor: u32, dim: usize) -> Option<u64> {
-        self.get(index(tensor))?.shape.get(dim).copied()
-    }
-
-    fn elements(&self, tensor: u32) -> Option<u64> {
-        element_count(self.get(index(tensor))?.shape.iter().copied())
+    fn shape_of(&self, tensor: u32) -> Option<TensorShape<'_>> {
+        let tensor = self.get(index(tensor))?;
+        Some(TensorShape::new(tensor.dtype, &tensor.shape))
     }
 }
 
@@ -60,10 +80,9 @@ impl SliceRef<'_> {
     pub fn check(&self, entry: u64, tensors: &(impl TensorShapes + ?Sized)) -> Result<(), Error> {
         match self.content {
             ContentRef::Whole { tensor } => {
-                self.check_type(entry, tensor, tensors)?;
-                let same = tensors.dims(tensor) == Some(self.shape.len())
-                    && (0..self.shape.len())
-                        .all(|dim| tensors.dim(tensor, dim) == self.shape.get(dim));
+                let shape = self.typed(entry, 0, tensor, tensors)?;
+                let same = shape.len() == self.shape.len()
+                    && (0..shape.len()).all(|dim| shape.get(dim) == self.shape.get(dim));
                 if same {
                     Ok(())
                 } else {
@@ -74,14 +93,15 @@ impl SliceRef<'_> {
                 }
             }
             ContentRef::Boxes { tensor, parts, .. } => {
-                self.check_type(entry, tensor, tensors)?;
+                let shape = self.typed(entry, 0, tensor, tensors)?;
                 for (i, part) in (0..).zip(parts) {
-                    self.check_box(part, tensor, tensors)
-                        .map_err(|fault| Error::Part {
+                    if let BoxPartRef::Box { start, size } = part {
+                        check_box(&shape, tensor, start, size).map_err(|fault| Error::Part {
                             slice: entry,
                             part: i,
                             fault,
                         })?;
+                    }
                 }
                 self.check_packed_parts()
                     .map_err(|(part, fault)| Error::Part {
@@ -92,33 +112,40 @@ impl SliceRef<'_> {
             }
             ContentRef::Flat { parts } => {
                 for (i, part) in (0..).zip(parts) {
-                    if let FlatPart::Range { tensor, .. } = part {
-                        self.check_type(entry, tensor, tensors)?;
-                    }
-                    self.check_range(part, tensors)
-                        .map_err(|fault| Error::Part {
-                            slice: entry,
-                            part: i,
-                            fault,
-                        })?;
+                    let checked = match part {
+                        FlatPart::Range { tensor, start, len } => {
+                            let shape = self.typed(entry, i, tensor, tensors)?;
+                            check_range(&shape, tensor, start, len)
+                                .and_then(|()| whole_bytes(self.dtype, [len]))
+                        }
+                        FlatPart::Fill { len, .. } => whole_bytes(self.dtype, [len]),
+                    };
+                    checked.map_err(|fault| Error::Part {
+                        slice: entry,
+                        part: i,
+                        fault,
+                    })?;
                 }
                 Ok(())
             }
         }
     }
 
-    fn check_type(
+    /// The tensor's shape; its type is the slice's where the slice holds its values.
+    fn typed<'t>(
         &self,
         slice: u64,
+        part: u64,
         tensor: u32,
-        tensors: &(impl TensorShapes + ?Sized),
-    ) -> Result<(), Error> {
+        tensors: &'t (impl TensorShapes + ?Sized),
+    ) -> Result<TensorShape<'t>, Error> {
         let missing = Error::Part {
             slice,
-            part: 0,
+            part,
             fault: PartFault::Tensor(tensor),
         };
-        let (expected, found) = (tensors.dtype(tensor).ok_or(missing)?, self.dtype);
+        let shape = tensors.shape_of(tensor).ok_or(missing)?;
+        let (expected, found) = (shape.dtype, self.dtype);
         if self.kind == SliceKind::Value && expected != found {
             return Err(Error::SliceType {
                 slice,
@@ -127,54 +154,7 @@ impl SliceRef<'_> {
                 found,
             });
         }
-        Ok(())
-    }
-
-    fn check_range(
-        &self,
-        part: FlatPart,
-        tensors: &(impl TensorShapes + ?Sized),
-    ) -> Result<(), PartFault> {
-        match part {
-            FlatPart::Range { tensor, start, len } => {
-                let elements = tensors.elements(tensor).ok_or(PartFault::Tensor(tensor))?;
-                if start.checked_add(len).is_none_or(|end| end > elements) {
-                    return Err(PartFault::Outside(tensor));
-                }
-                let dtype = tensors.dtype(tensor).ok_or(PartFault::Tensor(tensor))?;
-                whole_bytes(dtype, [start, len])?;
-                whole_bytes(self.dtype, [len])
-            }
-            FlatPart::Fill { len, .. } => whole_bytes(self.dtype, [len]),
-        }
-    }
-
-    fn check_box(
-        &self,
-        part: BoxPartRef<'_>,
-        tensor: u32,
-        tensors: &(impl TensorShapes + ?Sized),
-    ) -> Result<(), PartFault> {
-        let BoxPartRef::Box { start, size } = part else {
-            return Ok(());
-        };
-        let outside = PartFault::Outside(tensor);
-        if tensors.dims(tensor) != Some(size.len()) {
-            return Err(outside);
-        }
-        for (dim, (start, size)) in start.iter().zip(size.iter()).enumerate() {
-            let end = start.checked_add(size).ok_or(outside)?;
-            if tensors.dim(tensor, dim).is_none_or(|limit| end > limit) {
-                return Err(outside);
-            }
-        }
-        let dtype = tensors.dtype(tensor).ok_or(PartFault::Tensor(tensor))?;
-        if dtype.bits().is_multiple_of(8) {
-            return Ok(());
-        }
-        check_packed_box(dtype, start, size, |dim| {
-            tensors.dim(tensor, dim).unwrap_or(0)
-        })
+        Ok(shape)
     }
 
     /// Where a slice of a packed type has several parts, each starts at a whole byte in every row.
@@ -196,6 +176,40 @@ impl SliceRef<'_> {
         }
         Ok(())
     }
+}
+
+/// A flat range is inside its tensor, at whole bytes.
+fn check_range(
+    shape: &TensorShape<'_>,
+    tensor: u32,
+    start: u64,
+    len: u64,
+) -> Result<(), PartFault> {
+    let end = start.checked_add(len);
+    if end.is_none() || end > shape.elements() {
+        return Err(PartFault::Outside(tensor));
+    }
+    whole_bytes(shape.dtype, [start, len])
+}
+
+/// A box is inside its tensor, at whole bytes.
+fn check_box(
+    shape: &TensorShape<'_>,
+    tensor: u32,
+    start: Words<'_>,
+    size: Words<'_>,
+) -> Result<(), PartFault> {
+    let inside = |((dim, start), size): ((usize, u64), u64)| {
+        let end = start.checked_add(size);
+        end.is_some() && end <= shape.get(dim)
+    };
+    if shape.len() != size.len() || !start.iter().enumerate().zip(size.iter()).all(inside) {
+        return Err(PartFault::Outside(tensor));
+    }
+    if shape.dtype.bits().is_multiple_of(8) {
+        return Ok(());
+    }
+    check_packed_box(shape.dtype, start, size, |dim| shape.get(dim).unwrap_or(0))
 }
 
 /// Every run of elements that a box takes from its tensor starts and ends at a whole byte.
