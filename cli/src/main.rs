@@ -1,2 +1,7 @@
 //! The `wpack` command.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ExitCode::from(wpack_cli::run(std::env::args_os()).code())
+}

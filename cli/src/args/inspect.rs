@@ -1,0 +1,27 @@
+//! `wpack inspect`.
+
+use clap::Args;
+use wpack_checkpoint::Input;
+
+/// Show what a pack or a checkpoint holds.
+#[derive(Args, Clone, Debug)]
+pub struct InspectArgs {
+    /// A packfile, or any checkpoint that `convert` takes.
+    #[arg(required = true, value_name = "PACK", value_parser = super::input::parse_input)]
+    pub inputs: Vec<Input>,
+    /// Only what this rank holds.
+    #[arg(long, value_name = "R")]
+    pub rank: Option<u32>,
+    /// List tensors, all or those whose name matches; with --rank the rank's slices of them.
+    #[arg(long, value_name = "GLOB", num_args = 0..=1, default_missing_value = "*")]
+    pub tensors: Option<String>,
+    /// Path of the state dict inside a pickled object, for checkpoints.
+    #[arg(long, value_name = "PATH")]
+    pub root: Option<String>,
+    /// Most bytes that views and compression may expand to, for checkpoints.
+    #[arg(long, value_name = "BYTES", value_parser = crate::human::parse_bytes)]
+    pub output_limit: Option<u64>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}

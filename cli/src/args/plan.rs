@@ -1,0 +1,25 @@
+//! `wpack plan`.
+
+use clap::Args;
+
+use super::{LayoutArgs, SourceArgs, TransformArgs};
+
+/// Say what `convert` would do.
+#[derive(Args, Clone, Debug)]
+pub struct PlanArgs {
+    #[command(flatten)]
+    pub source: SourceArgs,
+    #[command(flatten)]
+    pub layout: LayoutArgs,
+    #[command(flatten)]
+    pub transform: TransformArgs,
+    /// Alignment of extents, as for `convert`.
+    #[arg(long, value_name = "BYTES", value_parser = crate::human::parse_bytes)]
+    pub align: Option<u64>,
+    /// List tensors, all or those whose name matches.
+    #[arg(long, value_name = "GLOB", num_args = 0..=1, default_missing_value = "*")]
+    pub tensors: Option<String>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}

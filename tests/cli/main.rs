@@ -1,0 +1,4 @@
+//! Transcripts of the command: exit status, standard output and standard error of every command and
+//! of every kind of failure, beside the call that makes them.
+
+mod support;
