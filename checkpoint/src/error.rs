@@ -26,6 +26,15 @@ pub enum Error {
         what: String,
     },
 
+    /// One component name for a folder that holds several models.
+    #[error("{input}: one name for several components: {list}", input = Name(input), list = Names(names))]
+    SeveralComponents {
+        /// The input as given.
+        input: String,
+        /// The components found.
+        names: Vec<String>,
+    },
+
     /// The file is something else: fetch the weights themselves.
     #[error("{path}: not a checkpoint but {found}", path = path.display())]
     NotACheckpoint {
@@ -488,6 +497,7 @@ impl Error {
         match self {
             Self::Io { .. } => "io",
             Self::NoInput { .. } => "no-input",
+            Self::SeveralComponents { .. } => "several-components",
             Self::NotACheckpoint { .. } => "not-a-checkpoint",
             Self::UnsupportedFormat { .. } => "unsupported-format",
             Self::Truncated { .. } => "truncated",
@@ -525,6 +535,9 @@ impl Error {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let text = match self {
+            Self::SeveralComponents { .. } => {
+                "give the folder without a name, or each file or sub-folder with its own"
+            }
             Self::NotACheckpoint { found, .. } => found.remedy(),
             Self::UnsupportedFormat { remedy, .. } => return remedy.clone(),
             Self::Partitioned { remedy, .. } => remedy,
@@ -597,19 +610,25 @@ struct Names<'a>(&'a [String]);
 
 impl fmt::Display for Names<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const SHOWN: usize = 8;
         if self.0.is_empty() {
-            return f.write_str("none");
-        }
-        for (index, name) in self.0.iter().take(SHOWN).enumerate() {
-            if index > 0 {
-                f.write_str(", ")?;
-            }
-            write!(f, "{}", Name(name))?;
-        }
-        match self.0.len().checked_sub(SHOWN) {
-            Some(more @ 1..) => write!(f, " and {more} more"),
-            _ => Ok(()),
+            f.write_str("none")
+        } else {
+            f.write_str(&list(self.0))
         }
     }
+}
+
+/// The first names of a list, and how many more there are.
+pub(crate) fn list(names: &[String]) -> String {
+    const SHOWN: usize = 8;
+    let shown: Vec<String> = names
+        .iter()
+        .take(SHOWN)
+        .map(|name| Name(name).to_string())
+        .collect();
+    let mut text = shown.join(", ");
+    if let Some(more @ 1..) = names.len().checked_sub(SHOWN) {
+        text.push_str(&format!(" and {more} more"));
+    }
+    text
 }

@@ -3,12 +3,18 @@
 mod detect;
 mod error;
 mod file;
+mod index;
 mod input;
+mod merge;
 mod model;
+mod names;
 mod open;
 mod opened;
+mod pickle;
+mod resolve;
 mod safetensors;
 mod torch;
+mod values;
 
 pub use error::{Error, Foreign};
 pub use model::{
@@ -16,3 +22,4 @@ pub use model::{
     Warning,
 };
 pub use open::open;
+pub use values::BOOL_SCAN_LIMIT;
