@@ -9,6 +9,7 @@ use crate::spec::WORD_LEN;
 pub(crate) struct Record<'a, const N: usize>(pub(crate) &'a [u8; N]);
 
 impl<const N: usize> Record<'_, N> {
+    #[inline]
     pub(crate) fn array<const AT: usize, const L: usize>(self) -> [u8; L] {
         const { assert!(AT + L <= N) };
         let mut out = [0; L];
@@ -16,18 +17,22 @@ impl<const N: usize> Record<'_, N> {
         out
     }
 
+    #[inline]
     pub(crate) fn u8<const AT: usize>(self) -> u8 {
         u8::from_le_bytes(self.array::<AT, 1>())
     }
 
+    #[inline]
     pub(crate) fn u16<const AT: usize>(self) -> u16 {
         u16::from_le_bytes(self.array::<AT, 2>())
     }
 
+    #[inline]
     pub(crate) fn u32<const AT: usize>(self) -> u32 {
         u32::from_le_bytes(self.array::<AT, 4>())
     }
 
+    #[inline]
     pub(crate) fn u64<const AT: usize>(self) -> u64 {
         u64::from_le_bytes(self.array::<AT, 8>())
     }
@@ -54,11 +59,13 @@ pub(crate) fn count32(n: usize) -> u32 {
 }
 
 /// `usize` in the file's 64 bits.
+#[inline]
 pub(crate) fn wide(n: usize) -> u64 {
     u64::try_from(n).unwrap_or(u64::MAX)
 }
 
 /// A file's 32 bits as an index; lossless on every platform of at least 32 bits.
+#[inline]
 pub(crate) fn index(n: u32) -> usize {
     usize::try_from(n).unwrap_or(usize::MAX)
 }
@@ -82,11 +89,13 @@ impl<'a> Words<'a> {
 
     /// The number of an index.
     #[must_use]
+    #[inline]
     pub fn get(self, index: usize) -> Option<u64> {
         self.0.get(index).map(|word| u64::from_le_bytes(*word))
     }
 
     /// The numbers in order.
+    #[inline]
     pub fn iter(self) -> impl ExactSizeIterator<Item = u64> + Clone + 'a {
         self.0.iter().map(|word| u64::from_le_bytes(*word))
     }
@@ -98,12 +107,14 @@ impl<'a> Words<'a> {
     }
 
     /// The first `n` numbers; this keeps those behind.
+    #[inline]
     pub(crate) fn take(&mut self, n: usize) -> Option<Self> {
         let (head, tail) = self.0.split_at_checked(n)?;
         self.0 = tail;
         Some(Self(head))
     }
 
+    #[inline]
     pub(crate) fn next(&mut self) -> Option<u64> {
         self.take(1)?.get(0)
     }
@@ -111,6 +122,7 @@ impl<'a> Words<'a> {
 
 /// Product of the dimensions; `None` if it, or the product without its zeros, overflows. So every
 /// product of some of the dimensions fits too.
+#[inline]
 pub(crate) fn element_count(shape: impl Iterator<Item = u64>) -> Option<u64> {
     let (mut product, mut zero) = (1_u64, false);
     for dim in shape {

@@ -2,6 +2,7 @@
 
 use crate::{Error, bytes::wide, error::Table};
 
+#[inline]
 pub(crate) fn value(
     table: Table,
     field: &'static str,
@@ -16,6 +17,7 @@ pub(crate) fn value(
     }
 }
 
+#[cold]
 pub(crate) fn value_error(
     table: Table,
     field: &'static str,

@@ -117,6 +117,7 @@ impl DType {
 
     /// The type of a code in a file, if this version knows it.
     #[must_use]
+    #[inline]
     pub fn from_code(code: u16) -> Option<Self> {
         let row = TABLE.get(usize::from(code).checked_sub(1)?)?;
         Some(row.0)
@@ -137,12 +138,14 @@ impl DType {
 
     /// Bits of one element.
     #[must_use]
+    #[inline]
     pub fn bits(self) -> u32 {
         self.row().2
     }
 
     /// Bytes of `elements` elements; `None` if they are no whole number of bytes or overflow.
     #[must_use]
+    #[inline]
     pub fn bytes(self, elements: u64) -> Option<u64> {
         let bits = u128::from(elements) * u128::from(self.bits());
         if bits % 8 == 0 {
@@ -178,6 +181,7 @@ impl DType {
         )
     }
 
+    #[inline]
     fn row(self) -> &'static (Self, &'static str, u32) {
         &TABLE[usize::from(self.code()) - 1]
     }

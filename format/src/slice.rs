@@ -186,6 +186,7 @@ impl Slice {
         alone.offset = 0;
         let table = SliceTable::encode(&[alone]);
         let len = self.len_bytes().unwrap_or(u64::MAX);
-        SliceTable::decode(table, 1, len, u32::MAX)?.check_tensors(tensors)
+        let table = SliceTable::decode(table, 1, len, u32::MAX)?;
+        table.iter().try_for_each(|slice| slice.check(0, tensors))
     }
 }

@@ -1,10 +1,11 @@
 //! Slices against the tensors they hold.
 
 use crate::{
-    DType, Error, FlatPart, SliceKind, Tensor, TensorTable,
+    DType, Error, FlatPart, SliceKind, Tensor, TensorRef, TensorTable,
     bytes::{Words, element_count, index},
     error::PartFault,
     slice_ref::{BoxPartRef, ContentRef, SliceRef},
+    tensor_table::Parts,
 };
 
 /// Types and shapes of a component's tensors by index.
@@ -36,6 +37,14 @@ impl<'a> TensorShape<'a> {
         }
     }
 
+    #[inline]
+    fn of(tensor: TensorRef<'a>) -> Self {
+        Self {
+            dtype: tensor.dtype,
+            dims: Dims::Words(tensor.shape),
+        }
+    }
+
     fn len(&self) -> usize {
         match self.dims {
             Dims::Words(words) => words.len(),
@@ -60,11 +69,14 @@ impl<'a> TensorShape<'a> {
 
 impl<D: AsRef<[u8]>> TensorShapes for TensorTable<D> {
     fn shape_of(&self, tensor: u32) -> Option<TensorShape<'_>> {
-        let tensor = self.get_ref(tensor)?;
-        Some(TensorShape {
-            dtype: tensor.dtype,
-            dims: Dims::Words(tensor.shape),
-        })
+        self.parts().tensor(tensor).map(TensorShape::of)
+    }
+}
+
+impl TensorShapes for Parts<'_> {
+    #[inline]
+    fn shape_of(&self, tensor: u32) -> Option<TensorShape<'_>> {
+        self.tensor(tensor).map(TensorShape::of)
     }
 }
 
@@ -139,12 +151,13 @@ impl SliceRef<'_> {
         tensor: u32,
         tensors: &'t (impl TensorShapes + ?Sized),
     ) -> Result<TensorShape<'t>, Error> {
-        let missing = Error::Part {
-            slice,
-            part,
-            fault: PartFault::Tensor(tensor),
+        let Some(shape) = tensors.shape_of(tensor) else {
+            return Err(Error::Part {
+                slice,
+                part,
+                fault: PartFault::Tensor(tensor),
+            });
         };
-        let shape = tensors.shape_of(tensor).ok_or(missing)?;
         let (expected, found) = (shape.dtype, self.dtype);
         if self.kind == SliceKind::Value && expected != found {
             return Err(Error::SliceType {

@@ -179,6 +179,7 @@ fn read_fill(words: &mut Words<'_>) -> Option<Fill> {
 
 impl<'a> SliceRef<'a> {
     /// Reads a record whose codes are known; `None` if they are not or words are missing.
+    #[inline]
     pub(crate) fn read(record: Record<'_, { at::SIZE }>, pool: Words<'a>) -> Option<Self> {
         let mut words = Words(pool.0.get(index(record.u32::<{ at::FIRST_WORD }>())..)?);
         let shape = words.take(record.u16::<{ at::DIMS }>().into())?;

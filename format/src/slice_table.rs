@@ -6,7 +6,7 @@ mod encode;
 use alloc::{string::ToString as _, vec::Vec};
 
 use crate::{
-    Error, Slice, TensorShapes,
+    Error, Slice, TensorTable,
     bytes::{Record, Words, index, wide},
     check::value,
     error::Table,
@@ -75,10 +75,11 @@ impl<D: AsRef<[u8]>> SliceTable<D> {
 
     /// Checks every slice against the tensors it holds: boxes and ranges inside them, types equal,
     /// cuts of packed types at whole bytes.
-    pub fn check_tensors(&self, tensors: &(impl TensorShapes + ?Sized)) -> Result<(), Error> {
+    pub fn check_tensors<E: AsRef<[u8]>>(&self, tensors: &TensorTable<E>) -> Result<(), Error> {
+        let tensors = tensors.parts();
         self.iter()
             .enumerate()
-            .try_for_each(|(i, slice)| slice.check(wide(i), tensors))
+            .try_for_each(|(i, slice)| slice.check(wide(i), &tensors))
     }
 
     /// Number of slices.

@@ -7,7 +7,7 @@ mod entry;
 use alloc::vec::Vec;
 use core::str;
 
-use self::entry::Parts;
+pub(crate) use self::entry::Parts;
 pub use self::entry::{NameRef, TensorRef};
 use crate::{
     Error, Tensor,
@@ -132,7 +132,7 @@ impl<D: AsRef<[u8]>> TensorTable<D> {
         })
     }
 
-    fn parts(&self) -> Parts<'_> {
+    pub(crate) fn parts(&self) -> Parts<'_> {
         // Split without fault in `decode`.
         Parts::split(self.bytes.as_ref()).unwrap_or_default()
     }

@@ -11,6 +11,7 @@ use crate::{
 };
 
 /// The record's codes are known, what must be zero is, and its length is that of its shape.
+#[inline]
 pub(super) fn record<'a>(
     i: usize,
     record: Record<'_, { at::SIZE }>,
@@ -63,9 +64,10 @@ pub(super) fn record<'a>(
     }
     let slice =
         SliceRef::read(record, pool).ok_or_else(|| range("DIMS", dims.into(), wide(pool.len())))?;
-    let bytes = element_count(slice.shape.iter())
-        .and_then(|elements| dtype.bytes(elements))
-        .ok_or(Error::Shape { table, entry })?;
+    let bytes = element_count(slice.shape.iter()).and_then(|elements| dtype.bytes(elements));
+    let Some(bytes) = bytes else {
+        return Err(Error::Shape { table, entry });
+    };
     value(table, "LEN", i, bytes, slice.len)?;
     if !has_crc(bytes) {
         value(table, "CRC32C", i, 0, record.u32::<{ at::CRC32C }>().into())?;
@@ -74,6 +76,7 @@ pub(super) fn record<'a>(
 }
 
 /// The parts are well-formed and make up the slice's shape; gives the words behind them.
+#[inline]
 pub(super) fn content<'a>(
     i: usize,
     slice: &SliceRef<'a>,
@@ -200,6 +203,7 @@ fn check_sum(slice: u64, part: u64, expected: u64, found: u64) -> Result<(), Err
 }
 
 /// The slice is aligned, behind the one before it and inside the extent; gives its end.
+#[inline]
 pub(super) fn place(
     i: usize,
     slice: &SliceRef<'_>,
@@ -226,7 +230,7 @@ pub(super) fn place(
     found
         .checked_add(len)
         .filter(|end| *end <= extent_len)
-        .ok_or(Error::Range {
+        .ok_or_else(|| Error::Range {
             table: Table::Slices,
             field: "OFFSET",
             entry,

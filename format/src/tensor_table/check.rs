@@ -196,9 +196,10 @@ impl Parts<'_> {
                     limit,
                 }
             })?;
-        let bytes = element_count(tensor.shape.iter())
-            .and_then(|elements| tensor.dtype.bytes(elements))
-            .ok_or(Error::Shape { table, entry })?;
+        let elements = element_count(tensor.shape.iter());
+        let Some(bytes) = elements.and_then(|elements| tensor.dtype.bytes(elements)) else {
+            return Err(Error::Shape { table, entry });
+        };
         self.check_stored_shape(entry, stored, &tensor, bytes)?;
         Ok(tensor)
     }
@@ -226,10 +227,12 @@ impl Parts<'_> {
                 })
             };
         }
-        let found = element_count(tensor.stored_shape.iter()).ok_or(Error::Shape {
-            table: Table::Tensors,
-            entry,
-        })?;
+        let Some(found) = element_count(tensor.stored_shape.iter()) else {
+            return Err(Error::Shape {
+                table: Table::Tensors,
+                entry,
+            });
+        };
         if found != bytes {
             return Err(Error::StoredShape {
                 tensor: entry,

@@ -102,7 +102,7 @@ pub struct NameRef<'a> {
 
 /// The table's bytes by section.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Parts<'a> {
+pub(crate) struct Parts<'a> {
     pub(super) tensors: &'a [TensorRecord],
     pub(super) words: Words<'a>,
     pub(super) names: &'a [NameRecord],
@@ -159,7 +159,8 @@ impl<'a> Parts<'a> {
         }
     }
 
-    pub(super) fn tensor(&self, entry: u32) -> Option<TensorRef<'a>> {
+    #[inline]
+    pub(crate) fn tensor(&self, entry: u32) -> Option<TensorRef<'a>> {
         let record = Record(self.tensors.get(index(entry))?);
         let mut words = Words(
             self.words
