@@ -3,14 +3,14 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
-use wpack_format::{DType, Owners, Slice, SliceKind, spec};
+use wpack_format::{DType, Owners, Slice, SliceKind, place_slice};
 
 use crate::draft::Placed;
 use crate::index::{index, index32};
 use crate::mesh::Mesh;
 use crate::placement::{Placement, texts};
 use crate::slicing::Cut;
-use crate::{ComponentSpec, Decision, Error, Fault, PlannedExtent, owners};
+use crate::{ComponentSpec, Decision, Error, Fault, PlannedExtent};
 
 /// A component and where its tensors lie.
 #[derive(Clone, Debug)]
@@ -128,7 +128,7 @@ impl Component {
         }
         extents.sort_by_cached_key(|extent| {
             (
-                Reverse(owners::count(&extent.owners).unwrap_or(u64::MAX)),
+                Reverse(extent.owners.count(u32::MAX)),
                 extent.owners.clone(),
             )
         });
@@ -165,7 +165,7 @@ impl Component {
             let too_big = || Error::TotalSize {
                 component: self.name.clone(),
             };
-            let offset = place(sums.len, bytes).ok_or_else(too_big)?;
+            let offset = place_slice(sums.len, bytes).ok_or_else(too_big)?;
             sums.len = offset.checked_add(bytes).ok_or_else(too_big)?;
             sums.bytes += bytes;
             sums.slice_count += 1;
@@ -200,7 +200,7 @@ impl Component {
             let too_big = || Error::TotalSize {
                 component: self.name.clone(),
             };
-            let offset = place(end, bytes).ok_or_else(too_big)?;
+            let offset = place_slice(end, bytes).ok_or_else(too_big)?;
             end = offset.checked_add(bytes).ok_or_else(too_big)?;
             slices.push(Slice {
                 content,
@@ -262,16 +262,6 @@ fn holders(placements: &[Placement], mesh: Option<&Mesh>) -> Vec<(Owners, u32)> 
     }
     groups
         .values()
-        .filter_map(|ranks| Some((owners::from_ranks(ranks), *ranks.first()?)))
+        .filter_map(|ranks| Some((Owners::from_ranks(ranks.iter().copied())?, *ranks.first()?)))
         .collect()
-}
-
-/// Where a slice of `bytes` lies behind the one that ends at `end`.
-fn place(end: u64, bytes: u64) -> Option<u64> {
-    let align = if bytes >= spec::SLICE_PAGE {
-        spec::SLICE_PAGE
-    } else {
-        spec::SLICE_ALIGN
-    };
-    end.checked_next_multiple_of(align)
 }

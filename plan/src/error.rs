@@ -127,6 +127,20 @@ pub enum Error {
         /// Its shape.
         shape: Vec<u64>,
     },
+    /// A tensor of more dimensions than the format keeps.
+    #[error(
+        "component `{component}`, tensor `{tensor}`: {dims} dimensions, a pack takes {max} at most"
+    )]
+    TooManyDims {
+        /// The component.
+        component: String,
+        /// The tensor.
+        tensor: String,
+        /// Its dimensions.
+        dims: usize,
+        /// The limit.
+        max: u16,
+    },
     /// The bytes of a pack overflow.
     #[error("component `{component}`: its bytes exceed 2^63")]
     TotalSize {
@@ -275,6 +289,7 @@ impl fmt::Display for Fault {
                 write!(f, "the rule names {found} parts, the axis has {expected}")
             }
             Self::Descending => f.write_str("the rule's bounds descend"),
+            Self::NoDimension { dims: 0, .. } => f.write_str("it has no dimension"),
             Self::NoDimension { dim, dims } => {
                 write!(f, "there is no dimension {dim} among {dims}")
             }
@@ -312,6 +327,7 @@ impl Error {
             Self::DuplicateTensor { .. } => "duplicate-tensor",
             Self::Unnamed { .. } => "unnamed-tensor",
             Self::TensorSize { .. } => "tensor-size",
+            Self::TooManyDims { .. } => "too-many-dims",
             Self::TotalSize { .. } => "total-size",
             Self::TooManySlices { .. } => "too-many-slices",
             Self::Pattern { .. } => "pattern",

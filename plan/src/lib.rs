@@ -30,7 +30,6 @@ mod index;
 mod inventory;
 mod layouts;
 mod mesh;
-mod owners;
 mod placement;
 mod plan;
 mod request;

@@ -9,7 +9,7 @@ use crate::mesh::Mesh;
 use crate::request::cuts;
 use crate::roles::{self, Overrides};
 use crate::rules::Rules;
-use crate::{Error, Inventory, Request, owners};
+use crate::{Error, Inventory, Request};
 
 /// The most slices, tensors times ranks, that a plan takes.
 pub const MAX_SLICES: u64 = 1 << 30;
@@ -199,7 +199,7 @@ impl Plan {
 
     /// The indices of the extents that a rank holds.
     pub fn extents_of(&self, rank: u32) -> impl Iterator<Item = usize> + '_ {
-        let holds = move |extent: &PlannedExtent| owners::contains(&extent.owners, rank);
+        let holds = move |extent: &PlannedExtent| extent.owners.contains(rank);
         self.extents
             .iter()
             .enumerate()
@@ -219,12 +219,10 @@ impl Plan {
     /// [`Plan::rank_bytes`] of every rank, at once; empty for a plan that fits any number of ranks.
     #[must_use]
     pub fn bytes_by_rank(&self) -> Vec<u64> {
-        let mut sums = vec![0; index(self.ranks().unwrap_or(0))];
+        let world = self.ranks().unwrap_or(0);
+        let mut sums = vec![0; index(world)];
         for extent in &self.extents {
-            if extent.owners == Owners::All {
-                sums.iter_mut().for_each(|sum| *sum += extent.bytes);
-            }
-            for rank in owners::ranks(&extent.owners) {
+            for rank in extent.owners.ranks(world) {
                 if let Some(sum) = sums.get_mut(index(rank)) {
                     *sum += extent.bytes;
                 }

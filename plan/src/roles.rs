@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use globset::{Glob, GlobMatcher};
-use wpack_format::Role;
+use wpack_format::{Role, spec};
 
 use crate::{ComponentSpec, Error, Inventory, TensorSpec};
 
@@ -157,6 +157,15 @@ pub(crate) fn check(inventory: &Inventory) -> Result<(), Error> {
                         name: tensor_name.clone(),
                     });
                 }
+            }
+            let dims = tensor.shape.len();
+            if dims > usize::from(spec::MAX_DIMS) {
+                return Err(Error::TooManyDims {
+                    component: name.clone(),
+                    tensor: first.clone(),
+                    dims,
+                    max: spec::MAX_DIMS,
+                });
             }
             let bytes = tensor
                 .shape

@@ -45,6 +45,10 @@ impl Cut<'_> {
                     if cut {
                         return Err(Fault::NotProven);
                     }
+                    // DeepSpeed refuses a parameter without dimension.
+                    if local.is_empty() {
+                        return Err(Fault::NoDimension { dim: 0, dims: 0 });
+                    }
                     local = vec![elements(&local).div_ceil(parts)];
                     cut = true;
                 }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 use support::{elements, inventory};
-use wpack_format::{Content, DType, FlatPart, Owners, Role, Slice, spec};
+use wpack_format::{Content, DType, FlatPart, Owners, Role, Slice, SliceTable, Tensor, spec};
 use wpack_plan::{Error, Fault, Inventory, Mesh, Plan, Request, plan};
 
 /// A layout, and a mesh text that fits it.
@@ -117,6 +117,10 @@ proptest! {
                 }
             }
             prop_assert_eq!((end, sum), (extent.len, extent.bytes));
+            let tensors = format_tensors(&inventory, extent.component);
+            let count = u32::try_from(tensors.len()).unwrap();
+            let table = SliceTable::decode(SliceTable::encode(&slices), extent.slice_count, end, count);
+            table.unwrap().check_tensors(&tensors[..]).unwrap();
         }
         prop_assert!(stored.values().all(|&copies| copies == 1));
         let all: u64 = inventory.components.iter().flat_map(|c| &c.tensors)
@@ -174,7 +178,7 @@ proptest! {
         for rank in 0..plan.ranks().unwrap_or(3) {
             for (at, extent) in plan.extents().iter().enumerate() {
                 let holds = plan.extents_of(rank).any(|held| held == at);
-                prop_assert_eq!(holds, holds_rank(&extent.owners, rank));
+                prop_assert_eq!(holds, extent.owners.ranks(rank + 1).any(|owner| owner == rank));
             }
         }
         for pair in plan.extents().windows(2) {
@@ -182,6 +186,24 @@ proptest! {
             prop_assert!((pair[0].component, &pair[0].owners) != (pair[1].component, &pair[1].owners));
         }
     }
+}
+
+/// A component's tensors as a pack describes them.
+fn format_tensors(inventory: &Inventory, component: u32) -> Vec<Tensor> {
+    inventory.components[usize::try_from(component).unwrap()]
+        .tensors
+        .iter()
+        .map(|spec| Tensor {
+            names: vec![],
+            dtype: spec.dtype,
+            source_dtype: spec.dtype,
+            shape: spec.shape.clone(),
+            stored_shape: spec.shape.clone(),
+            role: Role::Parameter,
+            rule: 0,
+            source: None,
+        })
+        .collect()
 }
 
 /// The tensor that a slice is of.
@@ -192,14 +214,5 @@ fn tensor_of(slice: &Slice) -> u32 {
             Some(FlatPart::Range { tensor, .. }) => *tensor,
             other => panic!("{other:?}"),
         },
-    }
-}
-
-fn holds_rank(owners: &Owners, rank: u32) -> bool {
-    match owners {
-        Owners::All => true,
-        Owners::Ranks(runs) => runs
-            .iter()
-            .any(|run| (0..run.count).any(|index| run.first + index * run.step == rank)),
     }
 }

@@ -101,6 +101,13 @@ fn messages() {
                 ..ranks("fsdp2", 2)
             },
         ),
+        (
+            simple(),
+            Request {
+                shard: vec!["scale".into()],
+                ..ranks("zero3", 2)
+            },
+        ),
         (simple(), ranks("zero3", 5)),
         (
             Inventory {
@@ -117,6 +124,10 @@ fn messages() {
         ),
         (model(vec![nameless]), request("usp")),
         (model(vec![huge]), request("usp")),
+        (
+            model(vec![tensor("deep", DType::U8, &[1; 256])]),
+            request("usp"),
+        ),
         (model(vec![tensor("odd", DType::F4, &[3])]), request("usp")),
         (
             model(
@@ -163,11 +174,13 @@ fn a_tied_name_is_a_duplicate_too() {
 #[test]
 fn overrides_decide_what_is_cut() {
     let cut = Request {
-        shard: vec!["sc*".into()],
+        shard: vec!["id*".into()],
         replicate: vec!["packed".into(), "?".into()],
         ..ranks("zero3", 8)
     };
-    let plan = plan(&simple(), &cut).unwrap();
+    let mut inventory = simple();
+    inventory.components[0].tensors[1] = tensor("ids", DType::I64, &[3]);
+    let plan = plan(&inventory, &cut).unwrap();
     let reasons: Vec<_> = (0..3)
         .map(|at| {
             let rule = usize::try_from(plan.decision(0, at).unwrap().rule).unwrap();
@@ -180,7 +193,7 @@ fn overrides_decide_what_is_cut() {
         reasons,
         [
             ("Replicate".into(), "zero3: --replicate ?".into()),
-            (flat.into(), "zero3: --shard sc*".into()),
+            (flat.into(), "zero3: --shard id*".into()),
             ("Replicate".into(), "zero3: --replicate packed".into()),
         ]
     );

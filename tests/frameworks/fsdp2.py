@@ -1,0 +1,49 @@
+"""`fsdp2` and `hsdp` against PyTorch: the local tensor of every parameter after `fully_shard`."""
+
+import proof
+import packs
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+DTYPES = {"fp32": (torch.float32,), "bf16+fp32": (torch.bfloat16, torch.float32)}
+
+
+def work(rank, world, axes, files):
+    dist.init_process_group("gloo", rank=rank, world_size=world)
+    mesh = init_device_mesh("cpu", tuple(axes.values()), mesh_dim_names=tuple(axes))
+    count = 0
+    for mode, dtypes in DTYPES.items():
+        shards = packs.shard(files[mode], rank)
+        model = proof.odd(dtypes)
+        fully_shard(model.lin, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+        for name, parameter in model.named_parameters():
+            local = parameter.to_local()
+            proof.check(shards.pop(name), local, local.numel())
+            count += 1
+        for name, buffer in model.named_buffers():
+            proof.check(shards.pop(name), buffer)
+            count += 1
+        assert not shards, list(shards)
+    return count
+
+
+def prove(folder):
+    cases = [("fsdp2", {"fsdp": world}) for world in proof.WORLDS]
+    cases += [("fsdp2", {"dp_replicate": 2, "fsdp": 2})]
+    for layout, axes in cases:
+        world = torch.Size(axes.values()).numel()
+        mesh = ",".join(f"{name}={size}" for name, size in axes.items())
+        files = {
+            mode: packs.convert(
+                folder / f"{layout}.{mode}.{world}", proof.tensors(proof.odd(dtypes)),
+                # A checkpoint does not say that a floating tensor is a buffer.
+                "--layout", layout, "--mesh", mesh, "--replicate", "buf",
+            )
+            for mode, dtypes in DTYPES.items()
+        }
+        count = proof.ranks(world, work, axes, files)
+        proof.report(layout, f"torch {torch.__version__} fully_shard over {mesh}", world, count)

@@ -1,0 +1,24 @@
+"""Runs the proofs: each compares the slices of packs with what a framework holds on every rank.
+
+    WPACK_BIN=target/debug/wpack python tests/frameworks/run.py [zero3 fsdp2 ...]
+"""
+
+import importlib
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+PROOFS = ("fsdp2", "zero3")
+
+
+def main(names):
+    for name in names or PROOFS:
+        start = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="wpack-proof-") as folder:
+            importlib.import_module(name).prove(Path(folder))
+        print(f"{name}: {time.monotonic() - start:.1f} s", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
