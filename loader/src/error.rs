@@ -18,6 +18,15 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// The kernel refused the map: strict overcommit, a limit of address space or data, or a file
+    /// system without maps.
+    #[error("cannot map `{path}`")]
+    Map {
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The source ended before the bytes that its index promises: it shrank after it was opened.
     #[error("`{path}` ends at byte {offset}, {missing} bytes too early")]
     Truncated {
@@ -92,6 +101,14 @@ pub enum Error {
         /// Ranks of the mesh.
         ranks: u32,
     },
+    /// The pack has no such extent.
+    #[error("no extent {extent}; the pack has {extents}")]
+    UnknownExtent {
+        /// The index asked for.
+        extent: u32,
+        /// Number of extents.
+        extents: usize,
+    },
     /// No component has this name.
     #[error("no component `{name}`; the pack has {have}")]
     UnknownComponent {
@@ -117,10 +134,10 @@ pub enum Error {
         components: String,
     },
     /// The elements are of another type than the one asked for.
-    #[error("the elements are {found}, not {expected}")]
+    #[error("the elements are {found}, not values of `{type_name}`")]
     WrongType {
-        /// Type asked for.
-        expected: DType,
+        /// Rust type asked for.
+        type_name: &'static str,
         /// Type there is.
         found: DType,
     },
@@ -163,13 +180,15 @@ impl Error {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Io { .. } => "io",
+            Self::Map { .. } => "map",
             Self::Truncated { .. } => "truncated",
             Self::Changed { .. } => "changed-while-read",
-            Self::Format { .. } => "bad-pack",
+            Self::Format { source, .. } => source.code(),
             Self::Checksum { .. } => "checksum-mismatch",
             Self::EmbeddedFile { .. } => "digest-mismatch",
             Self::Inconsistent { .. } => "inconsistent-index",
             Self::RankOutsideMesh { .. } => "rank-outside-mesh",
+            Self::UnknownExtent { .. } => "unknown-extent",
             Self::UnknownComponent { .. } => "unknown-component",
             Self::UnknownTensor { .. } => "unknown-tensor",
             Self::AmbiguousTensor { .. } => "ambiguous-tensor",
@@ -185,6 +204,11 @@ impl Error {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
+            Self::Format { source, .. } => source.hint(),
+            Self::Map { .. } => Some(
+                "map read-only, which reserves nothing (writes in place would then end the process), or read into memory"
+                    .to_owned(),
+            ),
             Self::Truncated { .. } | Self::Changed { .. } => Some(
                 "write packs under another name and rename them into place; never change one that is in use"
                     .to_owned(),
@@ -200,6 +224,10 @@ impl Error {
             Self::AmbiguousTensor { .. } => Some("name the component".to_owned()),
             _ => None,
         }
+    }
+
+    pub(crate) fn map(path: String, source: io::Error) -> Self {
+        Self::Map { path, source }
     }
 
     pub(crate) fn io(path: String, source: io::Error) -> Self {

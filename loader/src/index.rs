@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use sha2::{Digest, Sha256};
 use wpack_format::{
-    BlockTable, EmbeddedFile, Extent, Header, Owners, Root, SliceTable, TableRef, TensorTable, spec,
+    BlockTable, EmbeddedFile, Extent, Header, Hex, Root, SliceTable, TableRef, TensorTable, sha256,
+    spec,
 };
 
 use crate::{ByteSource, Error};
@@ -108,7 +108,7 @@ impl Index {
         }
         let held = (0..)
             .zip(&self.root.extents)
-            .filter(|(_, extent)| holds(&extent.owners, rank));
+            .filter(|(_, extent)| extent.owners.contains(rank));
         Ok(held.map(|(index, _)| index).collect())
     }
 
@@ -129,6 +129,9 @@ impl Index {
         }
         let bytes = self.table(source, &record.tensors, "a tensor table")?;
         let table = TensorTable::decode(bytes, record.tensor_count).map_err(|e| self.wrap(e))?;
+        table
+            .check_references(&self.root.description)
+            .map_err(|e| self.wrap(e))?;
         Ok(Arc::clone(cell.get_or_init(|| Arc::new(table))))
     }
 
@@ -162,7 +165,7 @@ impl Index {
         file: &EmbeddedFile,
     ) -> Result<Vec<u8>, Error> {
         let bytes = read_range(source, file.offset, file.len, "an embedded file")?;
-        if hex(&Sha256::digest(&bytes)) == file.sha256 {
+        if Hex(&sha256(&bytes)).to_string() == file.sha256 {
             return Ok(bytes);
         }
         Err(Error::EmbeddedFile {
@@ -182,6 +185,13 @@ impl Index {
         Ok(bytes)
     }
 
+    pub(crate) fn unknown_extent(&self, extent: u32) -> Error {
+        Error::UnknownExtent {
+            extent,
+            extents: self.root.extents.len(),
+        }
+    }
+
     fn unknown_component(&self, component: u32) -> Error {
         Error::UnknownComponent {
             name: format!("number {component}"),
@@ -195,30 +205,6 @@ impl Index {
             source,
         }
     }
-}
-
-/// Whether a rank is among the owners.
-pub(crate) fn holds(owners: &Owners, rank: u32) -> bool {
-    match owners {
-        Owners::All => true,
-        Owners::Ranks(runs) => runs.iter().any(|run| {
-            rank.checked_sub(run.first).is_some_and(|ahead| {
-                ahead.checked_rem(run.step).unwrap_or(ahead) == 0
-                    && ahead.checked_div(run.step).unwrap_or(0) < run.count
-            })
-        }),
-    }
-}
-
-/// Lower-case hexadecimal.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes
-        .iter()
-        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
 }
 
 /// Reads a range into memory of its own; a range behind the end of the source allocates nothing.

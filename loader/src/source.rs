@@ -125,7 +125,11 @@ mod tests {
         }
 
         fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
-            if self.1.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % 2 == 0 {
+            if self
+                .1
+                .fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+                .is_multiple_of(2)
+            {
                 return Err(io::ErrorKind::Interrupted.into());
             }
             let into = into.get_mut(..1).unwrap();
