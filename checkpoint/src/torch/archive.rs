@@ -1,0 +1,512 @@
+//! The directory of a zip archive, checked as a whole before anything in it is used.
+//!
+//! PyTorch's own writer (`caffe2/serialize/inline_container.cc` of 2.11) leaves sizes and CRC-32 of
+//! the local headers zero and always adds zip64 records, so sizes come from the central directory
+//! and the place of the data from the local header. Everything that both state must agree, no name
+//! may stand twice, and no two records may share a byte: readers differ in what they make of such
+//! files.
+
+use std::{collections::HashMap, io, sync::Arc};
+
+use rawzip::{ErrorKind, ReaderAt, ZipArchive, ZipLocator};
+
+use super::record::{Inflate, Packed, Spool, Storage, Stream};
+use crate::{Error, Warning, file::SourceReader, pickle::Feed};
+
+/// Room for one entry of the directory: three fields of 64 KiB and what stands before them.
+const ENTRY_BUFFER: usize = 256 << 10;
+/// Bytes at the end that may hold the end record.
+const END_SEARCH: u64 = 1 << 20;
+/// Sizes of the zip64 end record and of its locator.
+const END64: u64 = 56;
+const LOCATOR64: u64 = 20;
+/// DEFLATE cannot do better than this.
+const MAX_RATIO: u64 = 1032;
+/// Flags that say where sizes stand and how names are encoded, and how hard was compressed.
+const HARMLESS_FLAGS: u16 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 11;
+
+/// A record.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    method: u16,
+    encrypted: bool,
+    packed: Packed,
+}
+
+/// An archive whose directory is sound.
+#[derive(Debug)]
+pub(super) struct Archive {
+    file: Arc<SourceReader>,
+    entries: HashMap<String, Entry>,
+    /// Names in the order of the directory, `/` between their parts.
+    names: Vec<String>,
+    spool: Arc<Spool>,
+    warnings: Vec<Warning>,
+}
+
+impl Archive {
+    /// Reads directory and local headers.
+    pub(super) fn open(file: Arc<SourceReader>) -> Result<Self, Error> {
+        let corrupt = |what: String| Error::Corrupt {
+            path: file.path().to_owned(),
+            what,
+        };
+        let mut buffer = vec![0; ENTRY_BUFFER];
+        let (zip, base) = locate(&file, &mut buffer)?;
+        let mut warnings = Vec::new();
+        let end = zip.end_offset().saturating_add(base);
+        if end < file.size() {
+            warnings.push(Warning {
+                code: "trailing-bytes",
+                message: format!("{} bytes after the end of the archive", file.size() - end),
+            });
+        }
+
+        let mut listed = Vec::new();
+        let mut backslashes = false;
+        let mut iterator = zip.entries(&mut buffer);
+        loop {
+            let next = iterator.next_entry().map_err(|error| {
+                corrupt(format!(
+                    "central directory, entry {}: {error}",
+                    listed.len()
+                ))
+            })?;
+            let Some(record) = next else { break };
+            let raw = record.file_path().as_ref().to_vec();
+            backslashes |= raw.contains(&b'\\');
+            listed.push(Listed {
+                raw,
+                wayfinder: record.wayfinder(),
+                header: record.local_header_offset(),
+                method: record.compression_method().as_u16(),
+                flags: record.flags().bits(),
+                encrypted: record.flags().is_encrypted() || record.flags().has_strong_encryption(),
+                crc: record.crc32(),
+                directory: record.is_dir(),
+            });
+        }
+        let hint = zip.entries_hint();
+        if u64::try_from(listed.len()) != Ok(hint) && hint != u64::from(u16::MAX) {
+            let found = listed.len();
+            return Err(corrupt(format!(
+                "central directory: {hint} entries stated, {found} there"
+            )));
+        }
+        if backslashes {
+            warnings.push(Warning {
+                code: "backslash-record-names",
+                message: "record names have `\\` where zip has `/`".to_owned(),
+            });
+        }
+        // An archive that was written without checksums says 0 everywhere.
+        let crc = listed.iter().any(|entry| entry.crc != 0);
+        let data = listed
+            .iter()
+            .any(|entry| entry.wayfinder.uncompressed_size_hint() > 0);
+        if !crc && data {
+            warnings.push(Warning {
+                code: "crc-not-computed",
+                message: "the archive was written without checksums: damage cannot be seen"
+                    .to_owned(),
+            });
+        }
+
+        let mut archive = Self {
+            entries: HashMap::with_capacity(listed.len()),
+            names: Vec::with_capacity(listed.len()),
+            spool: Arc::default(),
+            warnings,
+            file: Arc::clone(&file),
+        };
+        let mut spans = Vec::with_capacity(listed.len());
+        for entry in listed {
+            archive.add(&zip, base, entry, crc, &mut spans, &mut buffer)?;
+        }
+        archive.check_overlaps(spans, zip.directory_offset().saturating_add(base))?;
+        archive.check_front(&zip, base, &mut buffer)?;
+        Ok(archive)
+    }
+
+    fn add(
+        &mut self,
+        zip: &Zip<'_>,
+        base: u64,
+        listed: Listed,
+        crc: bool,
+        spans: &mut Vec<(u64, u64, usize)>,
+        buffer: &mut [u8],
+    ) -> Result<(), Error> {
+        let name = String::from_utf8_lossy(&listed.raw).replace('\\', "/");
+        let corrupt = |what: &str| Error::Corrupt {
+            path: self.file.path().to_owned(),
+            what: format!("record {}: {what}", crate::error::Name(&name)),
+        };
+        let entry = zip
+            .get_entry(listed.wayfinder)
+            .map_err(|error| match error.kind() {
+                ErrorKind::IO(_) | ErrorKind::Eof | ErrorKind::InvalidSignature { .. } => {
+                    corrupt("its local header is not where the central directory says")
+                }
+                _ => corrupt(&error.to_string()),
+            })?;
+        let local = entry
+            .local_header(buffer)
+            .map_err(|error| corrupt(&format!("local header: {error}")))?;
+        if local.file_path().as_ref() != listed.raw.as_slice() {
+            return Err(corrupt("local and central names differ"));
+        }
+        if (local.flags().bits() ^ listed.flags) & !HARMLESS_FLAGS != 0 {
+            return Err(corrupt("local and central flags differ"));
+        }
+        if local.compression_method().as_u16() != listed.method {
+            return Err(corrupt("local and central compression methods differ"));
+        }
+        let size = listed.wayfinder.uncompressed_size_hint();
+        let packed = listed.wayfinder.compressed_size_hint();
+        let (local_size, local_packed) =
+            (local.uncompressed_size_hint(), local.compressed_size_hint());
+        // Zero where the data descriptor behind the data has them.
+        let agree = |local: u64, central: u64| local == central || local == 0;
+        if !agree(local_size, size) || !agree(local_packed, packed) {
+            return Err(corrupt("local and central sizes differ"));
+        }
+        match listed.method {
+            0 if size != packed => {
+                let what = format!("stored, but {packed} bytes stand for {size}");
+                return Err(corrupt(&what));
+            }
+            8 if size / MAX_RATIO > packed => {
+                let what = format!("{packed} compressed bytes cannot stand for {size}");
+                return Err(corrupt(&what));
+            }
+            _ => {}
+        }
+        let (start, end) = entry.compressed_data_range();
+        let (start, end) = (start.saturating_add(base), end.saturating_add(base));
+        self.file.check(start, end.saturating_sub(start), &name)?;
+        spans.push((listed.header.saturating_add(base), end, self.names.len()));
+
+        let entry = Entry {
+            method: listed.method,
+            encrypted: listed.encrypted,
+            packed: Packed {
+                offset: start,
+                packed_len: packed,
+                len: size,
+                crc: crc.then_some(listed.crc),
+            },
+        };
+        self.names.push(name.clone());
+        if listed.directory || name.ends_with('/') {
+            return Ok(());
+        }
+        // PyTorch looks names up in any case.
+        if self
+            .entries
+            .insert(name.to_ascii_lowercase(), entry)
+            .is_some()
+        {
+            return Err(Error::AmbiguousArchive {
+                path: self.file.path().to_owned(),
+                what: format!("duplicate record {}", crate::error::Name(&name)),
+            });
+        }
+        Ok(())
+    }
+
+    fn check_overlaps(
+        &self,
+        mut spans: Vec<(u64, u64, usize)>,
+        directory: u64,
+    ) -> Result<(), Error> {
+        spans.sort_unstable();
+        let corrupt = |what: String| Error::Corrupt {
+            path: self.file.path().to_owned(),
+            what,
+        };
+        let name = |at: usize| self.names.get(at).map_or("", String::as_str);
+        for pair in spans.windows(2) {
+            let [(_, end, a), (start, _, b)] = pair else {
+                continue;
+            };
+            if start < end {
+                let (a, b) = (crate::error::Name(name(*a)), crate::error::Name(name(*b)));
+                return Err(corrupt(format!("records {a} and {b} overlap")));
+            }
+        }
+        match spans.last() {
+            Some(&(_, end, at)) if end > directory => {
+                let record = crate::error::Name(name(at));
+                Err(corrupt(format!(
+                    "record {record} reaches into the central directory"
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What stands before the first record: another archive is a sign of a distributed checkpoint.
+    fn check_front(&mut self, zip: &Zip<'_>, base: u64, buffer: &mut [u8]) -> Result<(), Error> {
+        let mut first = zip.directory_offset().saturating_add(base);
+        for entry in self.entries.values() {
+            first = first.min(entry.packed.offset);
+        }
+        // The first record's header lies before its data.
+        let mut magic = [0; 4];
+        self.file.read_exact_at(0, &mut magic, "the first bytes")?;
+        let at_front = magic == *b"PK\x03\x04" && base == 0;
+        let whole = Window {
+            file: &self.file,
+            base: 0,
+        };
+        let before = ZipLocator::new()
+            .max_search_space(END_SEARCH)
+            .locate_in_reader(whole, buffer, first)
+            .is_ok();
+        if before {
+            return Err(Error::UnsupportedFormat {
+                path: self.file.path().to_owned(),
+                what: "several zip archives concatenated, as in the .distcp files of a \
+                       distributed checkpoint"
+                    .to_owned(),
+                remedy: Some(super::DCP_REMEDY.to_owned()),
+            });
+        }
+        if !at_front {
+            self.warnings.push(Warning {
+                code: "prepended-data",
+                message: "the archive does not begin at the first byte of the file".to_owned(),
+            });
+        }
+        Ok(())
+    }
+
+    pub(super) fn file(&self) -> &Arc<SourceReader> {
+        &self.file
+    }
+
+    /// Names in the order of the directory.
+    pub(super) fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    pub(super) fn take_warnings(&mut self) -> Vec<Warning> {
+        std::mem::take(&mut self.warnings)
+    }
+
+    /// A record by name, in any case.
+    pub(super) fn entry(&self, name: &str) -> Option<Entry> {
+        self.entries.get(&name.to_ascii_lowercase()).copied()
+    }
+
+    /// Whether any of the records is compressed.
+    pub(super) fn compressed(&self) -> bool {
+        self.entries.values().any(|entry| entry.method != 0)
+    }
+
+    /// A record as a stream.
+    pub(super) fn stream(&self, name: &str, entry: Entry) -> Result<Box<dyn Feed>, Error> {
+        self.readable(name, entry)?;
+        let Packed {
+            offset, packed_len, ..
+        } = entry.packed;
+        let file = Arc::clone(&self.file);
+        Ok(if entry.method == 0 {
+            let end = offset.saturating_add(packed_len);
+            Box::new(Stream::new(file, name.to_owned(), offset, end))
+        } else {
+            Box::new(Inflate::new(file, name.to_owned(), entry.packed))
+        })
+    }
+
+    /// A record for reading at any place.
+    pub(super) fn storage(&self, name: &str, entry: Entry) -> Result<Storage, Error> {
+        self.readable(name, entry)?;
+        let file = Arc::clone(&self.file);
+        let what = name.to_owned();
+        Ok(if entry.method == 0 {
+            let Packed {
+                offset, len, crc, ..
+            } = entry.packed;
+            Storage::stored(file, what, offset, len, crc)
+        } else {
+            Storage::deflated(file, what, entry.packed, Arc::clone(&self.spool))
+        })
+    }
+
+    /// Reads a record to its end for its checksum. Decompressing checks it by itself.
+    pub(super) fn verify(&self, name: &str, entry: Entry) -> Result<(), Error> {
+        let mut buffer = [0; 16 << 10];
+        if entry.method != 0 {
+            let mut stream = self.stream(name, entry)?;
+            while stream.read(&mut buffer)? > 0 {}
+            return Ok(());
+        }
+        let storage = self.storage(name, entry)?;
+        let mut at = 0;
+        while at < storage.len() {
+            let left = usize::try_from(storage.len() - at).unwrap_or(usize::MAX);
+            let now = left.min(buffer.len());
+            storage.read_at(at, buffer.get_mut(..now).unwrap_or_default())?;
+            at = at.saturating_add(u64::try_from(now).unwrap_or(u64::MAX));
+        }
+        Ok(())
+    }
+
+    /// A record of a few bytes, checked.
+    pub(super) fn small(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
+        const MOST: u64 = 4096;
+        let Some(entry) = self.entry(name) else {
+            return Ok(None);
+        };
+        if entry.len() > MOST {
+            return Err(Error::Corrupt {
+                path: self.file.path().to_owned(),
+                what: format!("record {name} has {} bytes", entry.len()),
+            });
+        }
+        self.verify(name, entry)?;
+        let mut out = vec![0; usize::try_from(entry.len()).unwrap_or(0)];
+        let mut stream = self.stream(name, entry)?;
+        let mut filled = 0;
+        while let Some(rest) = out.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            match stream.read(rest)? {
+                0 => break,
+                read => filled += read,
+            }
+        }
+        out.truncate(filled);
+        Ok(Some(out))
+    }
+
+    fn readable(&self, name: &str, entry: Entry) -> Result<(), Error> {
+        let what = match entry.method {
+            _ if entry.encrypted => "encrypted".to_owned(),
+            0 | 8 => return Ok(()),
+            method => format!("compressed with zip method {method}"),
+        };
+        Err(Error::UnsupportedFormat {
+            path: self.file.path().to_owned(),
+            what: format!("record {name} is {what}"),
+            remedy: Some("unpack the archive and pack it again without compression".to_owned()),
+        })
+    }
+}
+
+impl Entry {
+    /// Bytes of its content.
+    pub(super) fn len(self) -> u64 {
+        self.packed.len
+    }
+
+    /// Bytes that content takes apart from the file: none for a stored record.
+    pub(super) fn expanded(self) -> u64 {
+        if self.method == 0 { 0 } else { self.packed.len }
+    }
+}
+
+/// One entry of the central directory.
+struct Listed {
+    raw: Vec<u8>,
+    wayfinder: rawzip::ZipArchiveEntryWayfinder,
+    header: u64,
+    method: u16,
+    flags: u16,
+    encrypted: bool,
+    crc: u32,
+    directory: bool,
+}
+
+/// The file from some byte on.
+struct Window<'a> {
+    file: &'a SourceReader,
+    base: u64,
+}
+
+type Zip<'a> = ZipArchive<Window<'a>>;
+
+impl ReaderAt for Window<'_> {
+    fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize> {
+        let Some(at) = offset.checked_add(self.base) else {
+            return Ok(0);
+        };
+        let left = usize::try_from(self.file.size().saturating_sub(at)).unwrap_or(usize::MAX);
+        let len = left.min(out.len());
+        if let Some(out) = out.get_mut(..len).filter(|out| !out.is_empty()) {
+            let read = self.file.read_exact_at(at, out, "zip directory");
+            read.map_err(io::Error::other)?;
+        }
+        Ok(len)
+    }
+}
+
+/// Finds the archive at the end of the file. The second value is where its offsets count from
+/// when bytes were put before it and it has zip64 records; the reader corrects the rest itself.
+fn locate<'a>(file: &'a SourceReader, buffer: &mut [u8]) -> Result<(Zip<'a>, u64), Error> {
+    let find = |base: u64, buffer: &mut [u8]| {
+        let end = file.size().saturating_sub(base);
+        ZipLocator::new()
+            .max_search_space(END_SEARCH)
+            .locate_in_reader(Window { file, base }, buffer, end)
+            .map_err(|(_, error)| locate_error(file, error))
+    };
+    let zip = find(0, buffer)?;
+    match base64(file, zip.eocd_offset()) {
+        None => Ok((zip, 0)),
+        Some(base) => {
+            let base = base.map_err(|missing| Error::Corrupt {
+                path: file.path().to_owned(),
+                what: format!(
+                    "{missing} bytes are missing: the central directory is not where the end \
+                     record says"
+                ),
+            })?;
+            if base == 0 {
+                Ok((zip, 0))
+            } else {
+                Ok((find(base, buffer)?, base))
+            }
+        }
+    }
+}
+
+/// How far the zip64 end record lies behind where its locator says it does; an error if it lies
+/// before. None if there is none in its usual place.
+fn base64(file: &SourceReader, end: u64) -> Option<Result<u64, u64>> {
+    let locator = end.checked_sub(LOCATOR64)?;
+    let at = locator.checked_sub(END64)?;
+    let mut bytes = [0; 76];
+    file.read_exact_at(at, &mut bytes, "zip64 end record")
+        .ok()?;
+    if bytes.get(..4)? != b"PK\x06\x06" || bytes.get(56..60)? != b"PK\x06\x07" {
+        return None;
+    }
+    let stated = u64::from_le_bytes(*bytes.get(64..72)?.first_chunk()?);
+    Some(
+        at.checked_sub(stated)
+            .ok_or_else(|| stated.saturating_sub(at)),
+    )
+}
+
+fn locate_error(file: &SourceReader, error: rawzip::Error) -> Error {
+    let path = file.path().to_owned();
+    match error.into_kind() {
+        ErrorKind::MissingEndOfCentralDirectory => Error::Truncated {
+            path,
+            what: "the zip archive has no central directory: its end record".to_owned(),
+            need: file.size().saturating_add(22),
+            have: file.size(),
+        },
+        ErrorKind::IO(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
+            match error.downcast::<Error>() {
+                Ok(error) => error,
+                Err(source) => Error::Io { path, source },
+            }
+        }
+        kind => Error::Corrupt {
+            path,
+            what: format!("end of the zip archive: {kind}"),
+        },
+    }
+}
