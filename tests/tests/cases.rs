@@ -8,34 +8,31 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use wpack_checkpoint::{Checkpoint, Component, Error, Input, OpenOptions, Tensor, open};
 
-/// Cases whose reader is not there yet, by the front of their id.
-const PENDING: &[&str] = &[
-    "bad-",
-    "bomb-",
-    "evil-",
-    "fw-",
-    "idx-bin-",
-    "junk-pickle",
-    "junk-zip",
-    "legacy-",
-    "module-",
-    "nest-",
-    "pk-",
-    "pt-",
-    "tar-",
-    "torch",
-    "zip-",
-];
-
-/// Where this reader deliberately gives another outcome than the manifest, and why.
-const EXCEPTIONS: &[(&str, Exception)] = &[];
-
-/// A reasoned difference.
-enum Exception {}
+/// Where another outcome than the manifest's is right, and why; the fields replace the manifest's.
+fn corrected(id: &str) -> Option<Value> {
+    match id {
+        // The manifest was made when no name existed for PyTorch's opaque bit types. A packfile
+        // names them, so they are read like any other: the bytes are those of the storages.
+        "pt-dtypes-bits" => {
+            let sha256 = "f4c9670a5c59e00b89d9dd11db514903a33cd1dcc6598a0cfb34a56f708c9b8f";
+            Some(json!({
+                "outcome": "good",
+                "root": "",
+                "tensors": [
+                    {"name": "a", "dtype": "BITS8", "shape": [4], "nbytes": 4, "sha256": sha256},
+                    {"name": "b", "dtype": "BITS4X2", "shape": [4], "nbytes": 4, "sha256": sha256},
+                ],
+            }))
+        }
+        // The class is refused where the pickle names it, before any key is known.
+        "fw-fsdp-shardedtensor" => Some(json!({"where": null})),
+        _ => None,
+    }
+}
 
 /// Classes whose text must state numbers.
 const NUMBERED: &[&str] = &[
@@ -72,9 +69,6 @@ fn every_case_gives_the_outcome_of_the_manifest() {
     for case in cases {
         let id = text(&case["id"]);
         assert!(seen.insert(id.to_owned()), "{id} is listed twice");
-        if PENDING.iter().any(|front| id.starts_with(front)) {
-            continue;
-        }
         for fault in check(&folder, case) {
             writeln!(faults, "{id}: {fault}").expect("a string takes all");
         }
@@ -84,9 +78,6 @@ fn every_case_gives_the_outcome_of_the_manifest() {
         "{} faults\n{faults}",
         faults.lines().count()
     );
-    for (id, _) in EXCEPTIONS {
-        assert!(seen.contains(*id), "{id} is no case");
-    }
 }
 
 fn check(folder: &Path, case: &Value) -> Vec<String> {
@@ -103,7 +94,13 @@ fn check(folder: &Path, case: &Value) -> Vec<String> {
             Err(error) => faults.push(format!("{}: {error}", path.display())),
         }
     }
-    let expect = &case["expect"];
+    let mut expect = case["expect"].clone();
+    if let Some(Value::Object(fields)) = corrected(id) {
+        for (name, value) in fields {
+            expect[name] = value;
+        }
+    }
+    let expect = &expect;
     let main = folder.join(text(&case["main"]));
     faults.extend(outcome(&main, expect));
     // Further files that hold the same; a remark in brackets says what differs.
