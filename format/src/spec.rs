@@ -295,3 +295,91 @@ record! {
         SHA256 = 4, 32;
     }
 }
+
+/// Every record: name, bytes, fields.
+pub const RECORDS: &[(&str, usize, &[Field])] = &[
+    ("header", header::SIZE, header::FIELDS),
+    ("table_ref", table_ref::SIZE, table_ref::FIELDS),
+    ("root", root::SIZE, root::FIELDS),
+    ("component", component::SIZE, component::FIELDS),
+    ("extent", extent::SIZE, extent::FIELDS),
+    ("run", run::SIZE, run::FIELDS),
+    ("tensor_table", tensor_table::SIZE, tensor_table::FIELDS),
+    ("tensor", tensor::SIZE, tensor::FIELDS),
+    ("name", name::SIZE, name::FIELDS),
+    ("slice_table", slice_table::SIZE, slice_table::FIELDS),
+    ("slice", slice::SIZE, slice::FIELDS),
+    ("block", block::SIZE, block::FIELDS),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Files of version 1 exist: none of these may ever change.
+    #[test]
+    fn frozen_since_v1() {
+        assert_eq!(MAGIC, [0x89, 0x57, 0x50, 0x41, 0x43, 0x4b, 0x0d, 0x0a]);
+        assert_eq!(OLDEST_VERSION, 1);
+        assert_eq!((HEADER_LEN, TABLE_ALIGN, WORD_LEN), (4096, 8, 8));
+        assert_eq!(BLOCK_LEN, 8_388_608);
+        assert_eq!((EXTENT_ALIGN_MIN, EXTENT_ALIGN_MAX), (4096, 1_073_741_824));
+        assert_eq!((SLICE_PAGE, SLICE_ALIGN), (4096, 512));
+        assert_eq!(MAX_DIMS, 255);
+        assert_eq!(
+            (NONE, SAME_SOURCE, SAME_SHAPE),
+            (0xffff_ffff, 0xffff_ffff, 0xffff)
+        );
+        assert_eq!((CONTENT_WHOLE, CONTENT_BOXES, CONTENT_FLAT), (0, 1, 2));
+        assert_eq!((PART_DATA, PART_FILL), (0, 1));
+    }
+
+    /// As above, for the records: name, bytes, and where each field starts.
+    #[test]
+    fn records_frozen_since_v1() {
+        let frozen: [(&str, usize, &[usize]); 12] = [
+            (
+                "header",
+                4096,
+                &[
+                    0, 8, 12, 16, 24, 32, 40, 48, 56, 64, 68, 72, 80, 88, 120, 124, 4064,
+                ],
+            ),
+            ("table_ref", 52, &[0, 8, 16, 48]),
+            ("root", 24, &[0, 8, 12, 16, 20]),
+            ("component", 64, &[0, 52, 56]),
+            ("extent", 136, &[0, 8, 16, 20, 24, 28, 30, 32, 84]),
+            ("run", 12, &[0, 4, 8]),
+            ("tensor_table", 16, &[0, 4, 8]),
+            ("tensor", 32, &[0, 4, 8, 10, 12, 14, 16, 20, 24, 25]),
+            ("name", 20, &[0, 4, 8, 12, 16]),
+            ("slice_table", 16, &[0, 4, 8]),
+            ("slice", 40, &[0, 8, 16, 20, 24, 28, 32, 34, 36, 38, 39]),
+            ("block", 36, &[0, 4]),
+        ];
+        assert_eq!(RECORDS.len(), frozen.len());
+        for ((name, size, fields), (frozen_name, frozen_size, starts)) in RECORDS.iter().zip(frozen)
+        {
+            assert_eq!((*name, *size), (frozen_name, frozen_size));
+            assert!(
+                fields
+                    .iter()
+                    .map(|field| field.at)
+                    .eq(starts.iter().copied()),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn fields_cover_their_record() {
+        for (name, size, fields) in RECORDS {
+            let mut end = 0;
+            for field in *fields {
+                assert_eq!(field.at, end, "{name}.{}", field.name);
+                end += field.len;
+            }
+            assert_eq!(end, *size, "{name}");
+        }
+    }
+}
