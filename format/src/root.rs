@@ -197,10 +197,14 @@ impl Root {
                 format!("the tensor table of component {i}")
             })?;
         }
-        for (i, (right, real)) in self.extents.iter().zip(&found.extents).enumerate() {
+        // In the order of the file, so that the first thing out of place is the one named.
+        let extents = || self.extents.iter().zip(&found.extents).enumerate();
+        for (i, (right, real)) in extents() {
             same_place(right.slices.offset, real.slices.offset, || {
                 slice_table_name(i)
             })?;
+        }
+        for (i, (right, real)) in extents() {
             let (expected, len) = (right.blocks.len, real.blocks.len);
             if expected != len {
                 return Err(Error::Length {
@@ -212,6 +216,8 @@ impl Root {
             same_place(right.blocks.offset, real.blocks.offset, || {
                 block_table_name(i)
             })?;
+        }
+        for (i, (right, real)) in extents() {
             same_place(right.offset, real.offset, || format!("extent {i}"))?;
         }
         // No overflow: checked against the file's length.
