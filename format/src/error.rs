@@ -386,7 +386,7 @@ pub enum DescriptionFault {
     #[error("{0} has no name")]
     Unnamed(&'static str),
     /// A name stands twice.
-    #[error("{what} `{name}` stands twice")]
+    #[error("{what} {name:?} stands twice")]
     Duplicate {
         /// What it names.
         what: &'static str,
@@ -397,7 +397,7 @@ pub enum DescriptionFault {
     #[error("the mesh has no ranks, or more than 2^32 - 1")]
     Mesh,
     /// A component that does not exist is named.
-    #[error("{what} names component `{name}`, which does not exist")]
+    #[error("{what} names component {name:?}, which does not exist")]
     Component {
         /// Who names it.
         what: &'static str,
@@ -405,10 +405,10 @@ pub enum DescriptionFault {
         name: String,
     },
     /// A path is absolute, climbs, or is no plain path.
-    #[error("`{0}` is no relative path inside a folder")]
+    #[error("{0:?} is no relative path inside a folder")]
     Path(String),
     /// A digest is not 64 lower-case hexadecimal digits.
-    #[error("`{0}` is no SHA-256 in lower-case hexadecimal")]
+    #[error("{0:?} is no SHA-256 in lower-case hexadecimal")]
     Sha256(String),
 }
 

@@ -148,7 +148,7 @@ impl Root {
         for component in &mut self.components {
             let table = &mut component.tensors;
             table.offset = take(&mut at, table.len, spec::TABLE_ALIGN, || {
-                format!("the tensor table of component `{}`", component.name)
+                format!("the tensor table of component {:?}", component.name)
             })?;
         }
         for (i, extent) in self.extents.iter_mut().enumerate() {
@@ -167,7 +167,7 @@ impl Root {
         }
         for file in &mut self.description.files {
             file.offset = take(&mut at, file.len, spec::TABLE_ALIGN, || {
-                format!("the embedded file `{}`", file.path)
+                format!("the embedded file {:?}", file.path)
             })?;
         }
         let index_end = take(&mut at, 0, spec::TABLE_ALIGN, || {

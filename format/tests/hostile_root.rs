@@ -249,7 +249,7 @@ fn lengths_of_tables_move_what_follows() {
 
     let mut huge = bytes;
     patch(&mut huge, COMPONENTS + spec::table_ref::LEN, &[0xff; 8]);
-    let what = "the tensor table of component `model`".into();
+    let what = r#"the tensor table of component "model""#.into();
     assert_eq!(decode(&huge, &header), Err(Error::TooLarge { what }));
 }
 

@@ -313,7 +313,8 @@ fn random_slice(
         )),
         1 => {
             // Two boxes and fill along one dimension; the last one only in whole units.
-            let dim = random[0] as usize % tensor.shape.len().max(1);
+            let dims = u64::try_from(tensor.shape.len()).unwrap().max(1);
+            let dim = usize::try_from(random[0] % dims).unwrap();
             let along = *tensor.shape.get(dim)?;
             let last = dim + 1 == tensor.shape.len();
             let unit = if last { unit } else { 1 };
