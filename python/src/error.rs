@@ -1,0 +1,33 @@
+//! Errors of the Rust crates as exceptions of `wpack.errors`.
+
+use std::fmt::Write as _;
+
+use pyo3::{prelude::*, sync::PyOnceLock};
+
+/// Raises the class of a code, with the error's text and those of its causes.
+pub(crate) fn raise(py: Python<'_>, code: &str, message: &str, hint: Option<String>) -> PyErr {
+    static FROM_CODE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let made = FROM_CODE
+        .import(py, "wpack.errors", "from_code")
+        .and_then(|from_code| from_code.call1((code, message, hint)));
+    made.map_or_else(|error| error, PyErr::from_value)
+}
+
+/// The text of an error and of everything that led to it.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let _ = write!(text, ": {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+/// An error of the loader as an exception; a flaw of the file under the code that names it.
+pub(crate) fn loader(py: Python<'_>, error: &wpack_loader::Error) -> PyErr {
+    if matches!(error, wpack_loader::Error::Interrupted) {
+        return pyo3::exceptions::PyKeyboardInterrupt::new_err(());
+    }
+    raise(py, error.code(), &chain(error), error.hint())
+}

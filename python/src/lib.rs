@@ -1,0 +1,24 @@
+//! The native module behind `import wpack`: a translation of the Rust crates for Python.
+//!
+//! What needs torch lives in the Python files beside `Cargo.toml`; this crate finds tensors, hands out
+//! their memory, reads, verifies, and runs the command line.
+
+mod dlpack;
+mod error;
+mod pack;
+mod prefetch;
+mod shard;
+mod tensors;
+mod view;
+mod watch;
+
+/// Native parts of wpack.
+#[pyo3::pymodule]
+mod _wpack {
+    #[pymodule_export]
+    use super::pack::NativePack;
+    #[pymodule_export]
+    use super::shard::NativeShard;
+    #[pymodule_export]
+    use super::view::View;
+}

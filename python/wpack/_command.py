@@ -1,0 +1,263 @@
+"""The command line, and its commands as functions."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Union
+
+from . import _wpack
+from ._progress import Progress, choose
+from .errors import DamagedError, WpackError, from_code
+
+if TYPE_CHECKING:
+    import torch
+
+Path = Union[str, "os.PathLike[str]"]
+Inputs = Union[Path, Mapping[str, Path], Iterable[Path]]
+Names = Union[str, Iterable[str]]
+
+
+def main() -> int:
+    """The ``wpack`` command; returns its exit status."""
+    return _wpack.run_command(["wpack", *sys.argv[1:]])
+
+
+def convert(
+    inputs: Inputs,
+    output: Path | None = None,
+    *,
+    layout: str | Mapping[str, str] | None = None,
+    ranks: int | None = None,
+    mesh: str | Mapping[str, int] | None = None,
+    replicate: Names = (),
+    shard: Names = (),
+    components: Names = (),
+    root: str | None = None,
+    include: Names = (),
+    exclude: Names = (),
+    dtype: str | torch.dtype | Mapping[str, str | torch.dtype] | None = None,
+    strip_prefix: Names = (),
+    add_prefix: str | None = None,
+    rename: Mapping[str, str] | Iterable[tuple[str, str]] = (),
+    align: int | None = None,
+    overwrite: bool = False,
+    hash_sources: bool = False,
+    dry_run: bool = False,
+    threads: int | None = None,
+    progress: bool | Progress | None = None,
+) -> dict[str, Any]:
+    """Rewrites a checkpoint into a packfile; the options are those of ``wpack convert``.
+
+    Args:
+        inputs: A file, glob or folder; several of them; or a mapping of components to paths.
+        output: The packfile to write. It has no name until it is whole.
+        layout: ``"replicate"``, ``"usp"``, ``"zero3"`` or ``"fsdp2"``, or a mapping of components to layouts.
+        ranks: Number of ranks; not needed for layouts that fit any number.
+        mesh: The grid of ranks, ``"dp=2,fsdp=4"`` or a mapping in that order.
+        replicate, shard: Globs of names to keep whole on every rank, or to cut although the layout would not.
+        components: Only these components of the input.
+        root: Path of the state dict inside a pickled object.
+        include, exclude: Globs of names in the checkpoint to keep or leave out.
+        dtype: Cast floating tensors exactly as ``torch.Tensor.to`` does; one type, or one for each component.
+        strip_prefix, add_prefix: Prefixes of names to remove (the first that fits) and to add.
+        rename: Regular expressions and their replacements, applied in order.
+        align: Alignment of extents in bytes, a power of two.
+        overwrite: Replace a file that is there already.
+        hash_sources: Record the SHA-256 of every source file.
+        dry_run: Plan, and write nothing.
+        threads: Worker threads. The bytes written do not depend on it.
+        progress: As for :meth:`wpack.RankShard.state_dict`.
+
+    Returns:
+        The report that ``wpack convert --json`` prints.
+
+    Raises:
+        WpackError: the class says why; nothing has been written.
+    """
+    arguments = ["convert", *_inputs(inputs)]
+    if output is not None:
+        arguments.append(f"--output={os.fspath(output)}")
+    arguments += _layout(layout, ranks, mesh, replicate, shard)
+    arguments += _transform(root, components, include, exclude, dtype, strip_prefix, add_prefix, rename)
+    arguments += _value("align", align) + _value("threads", threads)
+    arguments += _flag("overwrite", overwrite) + _flag("hash-sources", hash_sources) + _flag("dry-run", dry_run)
+    return _run(arguments, progress)
+
+
+def plan(
+    inputs: Inputs,
+    *,
+    layout: str | Mapping[str, str] | None = None,
+    ranks: int | None = None,
+    mesh: str | Mapping[str, int] | None = None,
+    replicate: Names = (),
+    shard: Names = (),
+    components: Names = (),
+    root: str | None = None,
+    include: Names = (),
+    exclude: Names = (),
+    dtype: str | torch.dtype | Mapping[str, str | torch.dtype] | None = None,
+    strip_prefix: Names = (),
+    add_prefix: str | None = None,
+    rename: Mapping[str, str] | Iterable[tuple[str, str]] = (),
+    align: int | None = None,
+    tensors: str | None = None,
+) -> dict[str, Any]:
+    """Says what :func:`convert` would do, from the headers alone; arguments as there.
+
+    Args:
+        tensors: Glob of tensors to list; ``"*"`` for all.
+
+    Returns:
+        The report that ``wpack plan --json`` prints.
+    """
+    arguments = ["plan", *_inputs(inputs), *_layout(layout, ranks, mesh, replicate, shard)]
+    arguments += _transform(root, components, include, exclude, dtype, strip_prefix, add_prefix, rename)
+    arguments += _value("align", align) + _value("tensors", tensors)
+    return _run(arguments, False)
+
+
+def inspect(
+    inputs: Inputs, *, rank: int | None = None, tensors: str | None = None, root: str | None = None
+) -> dict[str, Any]:
+    """Shows what a pack or a checkpoint holds; no tensor data is read.
+
+    Args:
+        inputs: A packfile, or any checkpoint that :func:`convert` takes.
+        rank: Only what this rank holds.
+        tensors: Glob of tensors to list; ``"*"`` for all.
+        root: Path of the state dict inside a pickled object, for checkpoints.
+
+    Returns:
+        The report that ``wpack inspect --json`` prints.
+    """
+    arguments = ["inspect", *_inputs(inputs)]
+    return _run(arguments + _value("rank", rank) + _value("tensors", tensors) + _value("root", root), False)
+
+
+def verify(
+    pack: Path,
+    *,
+    rank: int | None = None,
+    against: Inputs | None = None,
+    threads: int | None = None,
+    progress: bool | Progress | None = None,
+) -> dict[str, Any]:
+    """Checks every byte of a pack.
+
+    Args:
+        pack: The packfile.
+        rank: Only header, index and what this rank holds.
+        against: The checkpoint that the pack was made from: every tensor is compared with it.
+        threads: Worker threads.
+        progress: As for :func:`convert`.
+
+    Returns:
+        The report that ``wpack verify --json`` prints.
+
+    Raises:
+        DamagedError: something is not what was written; ``error.report`` says what.
+        DifferentError: the checkpoint gives other tensors; ``error.report`` says which.
+    """
+    arguments = ["verify", os.fspath(pack), *_value("rank", rank), *_value("threads", threads)]
+    if against is not None:
+        arguments += [part for one in _inputs(against) for part in ("--against", one)]
+    return _run(arguments, progress)
+
+
+def _run(arguments: list[str], progress: bool | Progress | None) -> dict[str, Any]:
+    status, text = _wpack.run_json(["wpack", *arguments, "--json", "--quiet"], choose(progress))
+    report: dict[str, Any] = json.loads(text) if text else {}
+    error = report.get("error")
+    if error is not None:
+        message = ": ".join([error["message"], *error.get("causes", [])])
+        raise from_code(error["code"], message, error.get("hint"))
+    if status != 0:
+        raise _finding(report, arguments)
+    return report
+
+
+def _finding(report: dict[str, Any], arguments: list[str]) -> WpackError:
+    """The exception of a check that worked and found something."""
+    damage = [f"{item}" for item in report.get("damage", [])]
+    if damage or "differences" not in report:
+        raised: WpackError = DamagedError(f"{arguments[1]} is damaged", damage=damage)
+    else:
+        raised = DifferentError(f"{arguments[1]} is not what the checkpoint gives")
+    raised.report = report
+    return raised
+
+
+def _inputs(inputs: Inputs) -> list[str]:
+    if isinstance(inputs, (str, os.PathLike)):
+        return [os.fspath(inputs)]
+    if isinstance(inputs, Mapping):
+        return [f"{name}={os.fspath(path)}" for name, path in inputs.items()]
+    return [os.fspath(path) for path in inputs]
+
+
+def _layout(
+    layout: str | Mapping[str, str] | None,
+    ranks: int | None,
+    mesh: str | Mapping[str, int] | None,
+    replicate: Names,
+    shard: Names,
+) -> list[str]:
+    if isinstance(mesh, Mapping):
+        mesh = ",".join(f"{axis}={size}" for axis, size in mesh.items())
+    return [
+        *_scoped("layout", layout),
+        *_value("ranks", ranks),
+        *_value("mesh", mesh),
+        *_each("replicate", replicate),
+        *_each("shard", shard),
+    ]
+
+
+def _transform(
+    root: str | None,
+    components: Names,
+    include: Names,
+    exclude: Names,
+    dtype: Any,
+    strip_prefix: Names,
+    add_prefix: str | None,
+    rename: Mapping[str, str] | Iterable[tuple[str, str]],
+) -> list[str]:
+    pairs = rename.items() if isinstance(rename, Mapping) else rename
+    types = {k: _type(v) for k, v in dtype.items()} if isinstance(dtype, Mapping) else dtype and _type(dtype)
+    return [
+        *_value("root", root),
+        *_each("component", components),
+        *_each("include", include),
+        *_each("exclude", exclude),
+        *_scoped("dtype", types),
+        *_each("strip-prefix", strip_prefix),
+        *_value("add-prefix", add_prefix),
+        *_each("rename", [f"{old}={new}" for old, new in pairs]),
+    ]
+
+
+def _type(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _value(option: str, value: object) -> list[str]:
+    return [] if value is None else [f"--{option}={value}"]
+
+
+def _flag(option: str, value: bool) -> list[str]:
+    return [f"--{option}"] if value else []
+
+
+def _each(option: str, values: Names) -> list[str]:
+    return [f"--{option}={value}" for value in ([values] if isinstance(values, str) else values)]
+
+
+def _scoped(option: str, value: str | Mapping[str, str] | None) -> list[str]:
+    if isinstance(value, Mapping):
+        return [f"--{option}={component}={one}" for component, one in value.items()]
+    return _value(option, value)

@@ -1,0 +1,15 @@
+"""Runs a script as ``python SCRIPT`` would."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+from collections.abc import Sequence
+
+
+def run_script(script: str, args: Sequence[str]) -> None:
+    """Runs ``script`` as ``__main__`` with ``args``, its own folder first on the path."""
+    sys.argv = [script, *args]
+    sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
+    runpy.run_path(script, run_name="__main__")
