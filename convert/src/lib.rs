@@ -1,1 +1,19 @@
-//! wpack-convert
+//! Checkpoint and plan to packfile: gather, cast, hash, write, rename.
+
+pub mod cast;
+mod convert;
+mod error;
+mod gather;
+mod model;
+mod names;
+mod options;
+mod pipeline;
+mod prepare;
+pub mod sink;
+mod sources;
+mod writer;
+
+pub use convert::{Context, Report, WriteOptions, convert, convert_into};
+pub use error::Error;
+pub use prepare::Prepared;
+pub use options::{Options, TransformOptions, parse_dtype};
