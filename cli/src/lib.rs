@@ -4,6 +4,7 @@
 //! The binary is one call of [`run`]. This crate is the only one that serializes for users.
 
 pub mod args;
+mod capture;
 mod commands;
 mod context;
 mod error;
@@ -24,6 +25,7 @@ use std::{
 use clap::Parser as _;
 
 pub use args::Cli;
+pub use capture::{Captured, capture};
 pub use context::Context;
 pub use error::Error;
 pub use exit::ExitStatus;
@@ -40,12 +42,16 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitStatus {
     };
     let (command, json) = (cli.command.name(), cli.command.json());
     let printer = Printer::new(cli.output);
-    let interrupt = match interrupt::install() {
-        Ok(interrupt) => interrupt,
-        Err(error) => return fail(&printer, Some(command), json, &Error::Signals(error)),
-    };
-    let context = Context { printer, interrupt };
-    let result = catch_unwind(AssertUnwindSafe(|| commands::run(cli.command, &context)));
+    match interrupt::install() {
+        Ok(interrupt) => execute(cli, &Context { printer, interrupt }),
+        Err(error) => fail(&printer, Some(command), json, &Error::Signals(error)),
+    }
+}
+
+/// Runs a command and prints what becomes of it.
+fn execute(cli: Cli, context: &Context) -> ExitStatus {
+    let (command, json) = (cli.command.name(), cli.command.json());
+    let result = catch_unwind(AssertUnwindSafe(|| commands::run(cli.command, context)));
     let printer = &context.printer;
     let status = match result {
         Ok(Ok(status)) => status,
@@ -80,11 +86,7 @@ fn refuse(args: &[OsString], error: &clap::Error) -> ExitStatus {
     let printer = Printer::new(args::OutputArgs::default());
     let json = args.iter().any(|arg| arg == "--json");
     if error.use_stderr() && json {
-        let error = Error::Usage {
-            what: reference::one_line(error),
-            hint: "`wpack help COMMAND` shows every option".to_owned(),
-        };
-        let status = fail(&printer, None, true, &error);
+        let status = fail(&printer, None, true, &usage(error));
         return printer.finish().map_or(ExitStatus::Unexpected, |()| status);
     }
     printer.clap(error);
@@ -92,5 +94,13 @@ fn refuse(args: &[OsString], error: &clap::Error) -> ExitStatus {
         ExitStatus::Unexpected
     } else {
         ExitStatus::Done
+    }
+}
+
+/// What clap says, as an error of ours.
+fn usage(error: &clap::Error) -> Error {
+    Error::Usage {
+        what: reference::one_line(error),
+        hint: "`wpack help COMMAND` shows every option".to_owned(),
     }
 }

@@ -4,10 +4,11 @@
 use std::{
     fmt,
     io::{self, IsTerminal as _, Write},
-    sync::Mutex,
+    sync::{Arc, Mutex},
 };
 
 use serde::Serialize;
+use wpack_loader::Progress;
 
 use crate::{args::OutputArgs, human, progress::Bar};
 
@@ -23,12 +24,13 @@ enum Level {
 pub struct Printer {
     level: Level,
     bars: bool,
+    told: Option<Arc<dyn Progress + Send>>,
     out: Mutex<Out>,
 }
 
 /// Standard output, and what became of it.
 struct Out {
-    stream: io::BufWriter<io::Stdout>,
+    stream: Box<dyn Write + Send>,
     /// The reader has gone: further data is dropped, the command ends as it would have.
     closed: bool,
     failure: Option<io::Error>,
@@ -53,16 +55,17 @@ impl Printer {
             OutputArgs { .. } => Level::Normal,
         };
         let bars = !args.quiet && !args.no_progress && io::stderr().is_terminal();
-        let out = Out {
-            stream: io::BufWriter::new(io::stdout()),
-            closed: false,
-            failure: None,
-        };
-        Self {
-            level,
-            bars,
-            out: Mutex::new(out),
-        }
+        Self { level, bars, told: None, out: Out::to(Box::new(io::BufWriter::new(io::stdout()))) }
+    }
+
+    /// A printer for a program: data goes to `stream`, progress to `told`, and nothing to the standard
+    /// streams.
+    pub(crate) fn captured(
+        stream: impl Write + Send + 'static,
+        told: Arc<dyn Progress + Send>,
+    ) -> Self {
+        let out = Out::to(Box::new(stream));
+        Self { level: Level::Quiet, bars: false, told: Some(told), out }
     }
 
     /// Data: text as it is. Control characters other than line ends must have been escaped.
@@ -125,7 +128,7 @@ impl Printer {
     /// A progress bar; one that draws nothing where nobody would see it.
     #[must_use]
     pub fn bar(&self, verb: &'static str) -> Bar {
-        Bar::new(verb, self.bars)
+        Bar::new(verb, self.bars, self.told.clone())
     }
 
     /// Writes what is buffered, and says whether all data got out. A reader that went away is no
@@ -164,6 +167,10 @@ impl Printer {
 }
 
 impl Out {
+    fn to(stream: Box<dyn Write + Send>) -> Mutex<Self> {
+        Mutex::new(Self { stream, closed: false, failure: None })
+    }
+
     fn note_failure(&mut self, error: io::Error) {
         self.closed = true;
         if error.kind() != io::ErrorKind::BrokenPipe {

@@ -1,14 +1,19 @@
 //! The progress bar: bytes, rate and time left.
 
-use std::{fmt, sync::Mutex, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use wpack_loader::Progress;
 
-/// A bar on standard error, or none.
+/// A bar on standard error, or none; or what another program shows instead.
 pub struct Bar {
     verb: &'static str,
     shown: bool,
+    told: Option<Arc<dyn Progress + Send>>,
     bar: Mutex<Option<ProgressBar>>,
 }
 
@@ -22,10 +27,15 @@ impl fmt::Debug for Bar {
 }
 
 impl Bar {
-    pub(crate) fn new(verb: &'static str, shown: bool) -> Self {
+    pub(crate) fn new(
+        verb: &'static str,
+        shown: bool,
+        told: Option<Arc<dyn Progress + Send>>,
+    ) -> Self {
         Self {
             verb,
             shown,
+            told,
             bar: Mutex::new(None),
         }
     }
@@ -43,10 +53,13 @@ impl Bar {
 
 impl Progress for Bar {
     fn begin(&self, what: &str, total: u64) {
+        let what = if what.is_empty() { self.verb } else { what };
+        if let Some(told) = &self.told {
+            told.begin(what, total);
+        }
         if !self.shown {
             return;
         }
-        let what = if what.is_empty() { self.verb } else { what };
         let template = "{msg:>9} [{bar:30}] {binary_bytes}/{binary_total_bytes}  {binary_bytes_per_sec}  {eta} left";
         let style = ProgressStyle::with_template(template)
             .unwrap_or_else(|_| ProgressStyle::default_bar())
@@ -66,10 +79,16 @@ impl Progress for Bar {
     }
 
     fn advance(&self, bytes: u64) {
+        if let Some(told) = &self.told {
+            told.advance(bytes);
+        }
         self.with(|bar| bar.inc(bytes));
     }
 
     fn finish(&self) {
+        if let Some(told) = &self.told {
+            told.finish();
+        }
         self.with(ProgressBar::finish_and_clear);
     }
 }
