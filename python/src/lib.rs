@@ -3,6 +3,7 @@
 //! What needs torch lives in the Python files beside `Cargo.toml`; this crate finds tensors, hands out
 //! their memory, reads, verifies, and runs the command line.
 
+mod commands;
 mod dlpack;
 mod error;
 mod pack;
@@ -16,9 +17,15 @@ mod watch;
 #[pyo3::pymodule]
 mod _wpack {
     #[pymodule_export]
+    use super::commands::{run_command, run_json};
+    #[pymodule_export]
     use super::pack::NativePack;
     #[pymodule_export]
     use super::shard::NativeShard;
     #[pymodule_export]
     use super::view::View;
+
+    /// Version of the package.
+    #[pymodule_export]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
 }

@@ -112,15 +112,12 @@ impl<'py> Dict<'py> {
     /// Adds a slot's tensor under all its keys: ties are tensors of their own over one storage.
     pub(crate) fn insert(&mut self, slot: &Slot, span: Span) -> PyResult<()> {
         let tensor = self.converter.tensor(slot, span)?;
-        let mut keys = slot.keys.iter();
-        let first = keys.next();
-        for key in keys {
+        let Some((first, ties)) = slot.keys.split_first() else { return Ok(()) };
+        self.dict.set_item(first, &tensor)?;
+        for key in ties {
             self.dict.set_item(key, tensor.call_method0(intern!(tensor.py(), "detach"))?)?;
         }
-        match first {
-            Some(key) => self.dict.set_item(key, tensor),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     pub(crate) fn finish(self) -> Bound<'py, PyDict> {

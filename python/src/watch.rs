@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc::{RecvTimeoutError, sync_channel},
     },
@@ -59,15 +59,25 @@ pub(crate) fn watched<T: Send>(
     progress: Option<&Bound<'_, PyAny>>,
     work: impl FnOnce(&dyn Progress, &AtomicBool) -> T + Send,
 ) -> PyResult<T> {
-    let counters = Counters::default();
     let interrupt = AtomicBool::new(false);
+    watched_shared(py, progress, &interrupt, |counters| work(&*counters, &interrupt))
+}
+
+/// As [`watched`], for work that shares the counters and brings its interrupt flag.
+pub(crate) fn watched_shared<T: Send>(
+    py: Python<'_>,
+    progress: Option<&Bound<'_, PyAny>>,
+    interrupt: &AtomicBool,
+    work: impl FnOnce(Arc<dyn Progress + Send>) -> T + Send,
+) -> PyResult<T> {
+    let counters = Arc::new(Counters::default());
     thread::scope(|scope| {
         let (send, receive) = sync_channel(1);
-        let (counters, interrupt) = (&counters, &interrupt);
+        let shared = Arc::clone(&counters);
         thread::Builder::new()
             .name("wpack".to_owned())
             .spawn_scoped(scope, move || {
-                let result = work(counters, interrupt);
+                let result = work(shared);
                 // The receiver outlives the scope's threads; a failed send has nobody to tell.
                 let _ = send.send(result);
             })?;

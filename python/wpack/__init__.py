@@ -11,9 +11,7 @@ from . import errors
 from ._command import convert, inspect, plan, verify
 from ._pack import Explanation, Pack, RankShard, Slice, VerifyReport, open
 from ._stage import Stats
-from ._wpack import View
-
-__version__ = "0"
+from ._wpack import View, __version__
 from .errors import WpackError
 
 __all__ = [
