@@ -10,6 +10,7 @@ use crate::index::{index, index32};
 use crate::mesh::Mesh;
 use crate::placement::{Placement, texts};
 use crate::slicing::Cut;
+use crate::stream::Stream;
 use crate::{ComponentSpec, Decision, Error, Fault, PlannedExtent};
 
 /// A component and where its tensors lie.
@@ -18,8 +19,10 @@ pub(crate) struct Component {
     name: String,
     pub(crate) layout: String,
     lists: Vec<Vec<Placement>>,
+    streams: Vec<Stream>,
     classes: Vec<Class>,
-    class_of: Vec<u32>,
+    /// What there are slices of, in file order.
+    entries: Vec<Entry>,
     pub(crate) decisions: Vec<Decision>,
 }
 
@@ -29,6 +32,15 @@ struct Sums {
     len: u64,
     bytes: u64,
     slice_count: u32,
+}
+
+/// A tensor or a flat group, and its class.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    class: u32,
+    /// The tensor; for a flat group a tensor of it.
+    tensor: u32,
+    stream: Option<u32>,
 }
 
 /// Tensors that lie alike: what a slice's size depends on.
@@ -48,32 +60,80 @@ impl Component {
         placed: Placed,
         decisions: Vec<Decision>,
     ) -> Self {
-        let mut known: HashMap<(u32, DType, &[u64]), u32> = HashMap::new();
         let mut classes = Vec::new();
-        let class_of = spec
-            .tensors
-            .iter()
-            .zip(&placed.list_of)
-            .map(|(tensor, &list)| {
-                *known
-                    .entry((list, tensor.dtype, &tensor.shape))
-                    .or_insert_with(|| {
-                        classes.push(Class {
-                            list,
-                            dtype: tensor.dtype,
-                            shape: tensor.shape.clone(),
-                            example: tensor.names.first().cloned().unwrap_or_default(),
-                        });
-                        index32(classes.len() - 1)
-                    })
-            })
-            .collect();
+        let mut known: HashMap<(u32, DType, &[u64]), u32> = HashMap::new();
+        // A flat group of values stands where its first tensor would; groups of masters stand behind all.
+        let mut group_of: HashMap<u32, Option<u32>> = HashMap::new();
+        let mut masters = Vec::new();
+        let mut class = |list, dtype, shape: &[u64], example: &str| {
+            classes.push(Class {
+                list,
+                dtype,
+                shape: shape.to_vec(),
+                example: example.to_owned(),
+            });
+            index32(classes.len() - 1)
+        };
+        let name = |tensor: u32| {
+            spec.tensors
+                .get(index(tensor))
+                .and_then(|spec| spec.names.first())
+                .map_or("", |name| name)
+        };
+        let mut group_entries = Vec::new();
+        for (at, group) in placed.streams.iter().enumerate() {
+            let Some(&tensor) = group.members.iter().min() else {
+                continue;
+            };
+            let class = class(
+                group.list,
+                group.stream.dtype,
+                &[group.stream.len()],
+                name(tensor),
+            );
+            let entry = Entry {
+                class,
+                tensor,
+                stream: Some(index32(at)),
+            };
+            if group.stream.kind == SliceKind::Master {
+                masters.push(entry);
+                continue;
+            }
+            group_of.extend(group.members.iter().map(|&member| (member, None)));
+            group_of.insert(tensor, Some(index32(group_entries.len())));
+            group_entries.push(entry);
+        }
+        let mut entries = Vec::with_capacity(spec.tensors.len());
+        for (at, (tensor, &list)) in spec.tensors.iter().zip(&placed.list_of).enumerate() {
+            let at = index32(at);
+            match group_of.get(&at) {
+                Some(None) => {}
+                Some(Some(group)) => entries.extend(group_entries.get(index(*group))),
+                None => {
+                    let class = *known
+                        .entry((list, tensor.dtype, &tensor.shape))
+                        .or_insert_with(|| class(list, tensor.dtype, &tensor.shape, name(at)));
+                    entries.push(Entry {
+                        class,
+                        tensor: at,
+                        stream: None,
+                    });
+                }
+            }
+        }
+        entries.extend(masters);
         Self {
             name: spec.name.clone(),
             layout: layout.to_owned(),
             lists: placed.lists,
+            streams: placed
+                .streams
+                .into_iter()
+                .map(|group| group.stream)
+                .collect(),
             classes,
-            class_of,
+            entries,
             decisions,
         }
     }
@@ -84,7 +144,7 @@ impl Component {
         component: u32,
         mesh: Option<&Mesh>,
     ) -> Result<Vec<PlannedExtent>, Error> {
-        if self.class_of.is_empty() {
+        if self.entries.is_empty() {
             return Ok(Vec::new());
         }
         let mut used: Vec<u32> = self.classes.iter().map(|class| class.list).collect();
@@ -158,8 +218,8 @@ impl Component {
     /// What slices of these sizes, by class, come to.
     fn sums(&self, sizes: &[Option<u64>]) -> Result<Sums, Error> {
         let mut sums = Sums::default();
-        for &class in &self.class_of {
-            let Some(bytes) = sizes.get(index(class)).copied().flatten() else {
+        for entry in &self.entries {
+            let Some(bytes) = sizes.get(index(entry.class)).copied().flatten() else {
                 continue;
             };
             let too_big = || Error::TotalSize {
@@ -184,16 +244,17 @@ impl Component {
             .unwrap_or_default();
         let mut slices = Vec::with_capacity(index(extent.slice_count));
         let mut end = 0;
-        for (tensor, &class) in self.class_of.iter().enumerate() {
-            let Some(class) = self.classes.get(index(class)) else {
+        for entry in &self.entries {
+            let Some(class) = self.classes.get(index(entry.class)) else {
                 continue;
             };
             if extent.lists.binary_search(&class.list).is_err() {
                 continue;
             }
             let cut = self.cut(class, mesh, &coords);
+            let stream = entry.stream.and_then(|at| self.streams.get(index(at)));
             let made = cut
-                .content(index32(tensor))
+                .content(entry.tensor, stream)
                 .and_then(|made| Ok((made, cut.bytes(extent.witness)?)));
             let ((content, shape), bytes) =
                 made.map_err(|why| self.cannot_cut(class, mesh, why))?;
@@ -204,7 +265,7 @@ impl Component {
             end = offset.checked_add(bytes).ok_or_else(too_big)?;
             slices.push(Slice {
                 content,
-                kind: SliceKind::Value,
+                kind: stream.map_or(SliceKind::Value, |stream| stream.kind),
                 dtype: class.dtype,
                 shape,
                 offset,

@@ -211,6 +211,66 @@ pub enum Error {
         /// What is in the way.
         why: Fault,
     },
+    /// A flat group cannot be laid out without knowing in which order the model registers its parameters.
+    #[error("component `{component}`: layout `{layout}` lays parameters one after the other in the order of the model, which is not known{}", .tensor.as_ref().map(|t| format!(" for `{t}`")).unwrap_or_default())]
+    OrderUnknown {
+        /// The component.
+        component: String,
+        /// The layout.
+        layout: String,
+        /// The parameter that a given order does not name.
+        tensor: Option<String>,
+    },
+    /// Tensors of one flat group have different element types; the framework refuses that too.
+    #[error(
+        "component `{component}`: `{first}` is {expected} and `{tensor}` is {found}, but both lie in {group}"
+    )]
+    MixedTypes {
+        /// The component.
+        component: String,
+        /// The group.
+        group: String,
+        /// Its first tensor.
+        first: String,
+        /// The type of that.
+        expected: DType,
+        /// The tensor that differs.
+        tensor: String,
+        /// The type of that.
+        found: DType,
+    },
+    /// No rule says how a tensor lies.
+    #[error(
+        "component `{component}`, tensor `{tensor}`: no {what} of layout `{layout}` matches it"
+    )]
+    NoRule {
+        /// The component.
+        component: String,
+        /// The tensor.
+        tensor: String,
+        /// The layout.
+        layout: String,
+        /// What there is none of.
+        what: &'static str,
+    },
+    /// A rule cannot be applied as it stands.
+    #[error("component `{component}`: layout `{layout}`: {why}")]
+    Rules {
+        /// The component.
+        component: String,
+        /// The layout.
+        layout: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// A plan file that cannot be read.
+    #[error("plan file{}: {why}", .line.map(|line| format!(", line {line}")).unwrap_or_default())]
+    PlanFile {
+        /// The line, where it is known.
+        line: Option<usize>,
+        /// What is wrong.
+        why: String,
+    },
     /// An extent that the plan does not have was asked for.
     #[error("no extent {index} in a plan of {count}")]
     NoExtent {
@@ -264,8 +324,8 @@ pub enum Fault {
     TwoDimensions,
     /// The rule cuts what an earlier rule has cut, and no test has shown that a framework does this.
     NotProven,
-    /// No coordinate of the axis holds the tensor.
-    NoOwner,
+    /// The elements of a flat group exceed 64 bits.
+    TooLong,
     /// A factor of the rule is zero or too large.
     Factor {
         /// The factor.
@@ -302,7 +362,7 @@ impl fmt::Display for Fault {
             Self::NotProven => {
                 f.write_str("an earlier rule has cut it, and no framework is shown to cut on")
             }
-            Self::NoOwner => f.write_str("no rank would hold it"),
+            Self::TooLong => f.write_str("the group has more than 2^64 elements"),
             Self::Factor { factor } => write!(f, "factor {factor} is not between 1 and 65536"),
         }
     }
@@ -334,6 +394,11 @@ impl Error {
             Self::PatternUnused { .. } => "pattern-unused",
             Self::PatternsDisagree { .. } => "patterns-disagree",
             Self::CannotCut { .. } => "cannot-cut",
+            Self::OrderUnknown { .. } => "order-unknown",
+            Self::MixedTypes { .. } => "mixed-types",
+            Self::NoRule { .. } => "no-rule",
+            Self::Rules { .. } => "rules",
+            Self::PlanFile { .. } => "plan-file",
             Self::NoExtent { .. } => "no-extent",
         }
     }
@@ -380,6 +445,21 @@ impl Error {
                 }
                 _ => format!("keep it whole on every rank: --replicate '{tensor}'"),
             }),
+            Self::OrderUnknown { .. } => Some(
+                "give `order` in the plan file: the names of `model.named_parameters()`, or \"checkpoint\" if \
+                 the checkpoint keeps that order"
+                    .into(),
+            ),
+            Self::MixedTypes { .. } => {
+                Some("cast the component to one type (--dtype), or put the tensors into different groups".into())
+            }
+            Self::PlanFile { .. } => Some("docs/plan.md lists what a plan file may say".into()),
+            Self::NoRule { what: "style", tensor, .. } => Some(format!(
+                "give a style for `{tensor}` in the plan file, or `default = \"replicate\"`"
+            )),
+            Self::NoRule { tensor, .. } => {
+                Some(format!("let a pattern of the plan file match `{tensor}`"))
+            }
             _ => None,
         }
     }

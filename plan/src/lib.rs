@@ -30,18 +30,26 @@ mod index;
 mod inventory;
 mod layouts;
 mod mesh;
+mod options;
+mod paths;
 mod placement;
 mod plan;
+mod plan_file;
 mod request;
 mod roles;
 mod rule;
 mod rules;
 mod slicing;
+mod stream;
 
 pub use error::{Error, Fault};
 pub use inventory::{ComponentSpec, Inventory, TensorSpec};
-pub use layouts::{Layout, layouts};
+pub use layouts::{Layout, Style, layouts};
 pub use mesh::{MAX_RANKS, Mesh};
+pub use options::{Fsdp1, Options, Order, Stages, Zero};
 pub use plan::{Decision, MAX_SLICES, Plan, PlannedExtent, plan};
+pub use plan_file::{
+    Fsdp1Text, OrderText, PlanFile, RuleText, Section, StagesText, TransformText, ZeroText,
+};
 pub use request::Request;
 pub use rule::Rule;

@@ -16,28 +16,41 @@ pub(crate) enum Placement {
         /// How.
         rule: Rule,
     },
-    /// The flattened tensor is cut into equal parts of `ceil(n / ranks)`, the tail filled with zeros.
+    /// The flattened tensor, or the flat group it belongs to, is cut into equal parts of
+    /// `ceil(n / ranks)`, the tail filled with zeros.
     FlatShard {
         /// Over which axes.
         axes: Axes,
+        /// The group in words; none for a tensor alone.
+        group: Option<String>,
+    },
+    /// Some coordinates hold all, the others nothing.
+    Owned {
+        /// On which axes.
+        axes: Axes,
+        /// The coordinates.
+        at: Vec<u64>,
     },
 }
 
 impl Placement {
-    /// The axes it cuts over.
+    /// The axes it lies on.
     pub(crate) fn axes(&self) -> &Axes {
         match self {
-            Self::Shard { axes, .. } | Self::FlatShard { axes } => axes,
+            Self::Shard { axes, .. } | Self::FlatShard { axes, .. } | Self::Owned { axes, .. } => {
+                axes
+            }
         }
     }
 
     /// A number per coordinate, equal exactly where the coordinates hold the same bytes; none where
     /// they hold nothing of the tensor.
     pub(crate) fn group(&self, mesh: &Mesh, coords: &[u32]) -> Option<u64> {
-        let at = self.axes().at(mesh, coords);
+        let here = self.axes().at(mesh, coords);
         match self {
-            Self::Shard { axes, rule, .. } => Some(at / rule.replicas(axes.size(mesh))),
-            Self::FlatShard { .. } => Some(at),
+            Self::Shard { axes, rule, .. } => Some(here / rule.replicas(axes.size(mesh))),
+            Self::FlatShard { .. } => Some(here),
+            Self::Owned { at, .. } => at.contains(&here).then_some(0),
         }
     }
 
@@ -46,7 +59,14 @@ impl Placement {
         let axes = self.axes().name(mesh);
         match self {
             Self::Shard { dim, rule, .. } => format!("{axes}: Shard({dim}, {rule})"),
-            Self::FlatShard { .. } => format!("{axes}: FlatShard(ceil, fill 0)"),
+            Self::FlatShard { group: None, .. } => format!("{axes}: FlatShard(fill 0)"),
+            Self::FlatShard {
+                group: Some(group), ..
+            } => format!("{axes}: FlatShard({group})"),
+            Self::Owned { at, .. } => {
+                let at: Vec<String> = at.iter().map(u64::to_string).collect();
+                format!("{axes}: Owned({})", at.join(", "))
+            }
         }
     }
 }

@@ -6,7 +6,6 @@ use crate::component::Component;
 use crate::draft::{Draft, Placed};
 use crate::index::{index, index32};
 use crate::mesh::Mesh;
-use crate::request::cuts;
 use crate::roles::{self, Overrides};
 use crate::rules::Rules;
 use crate::{Error, Inventory, Request};
@@ -64,27 +63,33 @@ pub fn plan(inventory: &Inventory, request: &Request) -> Result<Plan, Error> {
     let mut rules = Rules::default();
     let mut components = Vec::new();
     let mut extents = Vec::new();
-    for (spec, (layout, parts)) in inventory.components.iter().zip(&resolved.layouts) {
-        let cut = cuts(parts);
+    for (spec, layout) in inventory.components.iter().zip(&resolved.layouts) {
+        let cut = layout.axis.is_some();
         let verdicts = overrides.decide(spec, cut)?;
         let mesh = resolved.mesh.as_ref().filter(|_| cut);
         let placed = match mesh {
             None => Placed::whole(spec.tensors.len()),
             Some(mesh) => {
-                let mut draft = Draft::new(layout, mesh, spec, &verdicts);
-                for part in parts {
+                let mut draft = Draft::new(
+                    &layout.text,
+                    mesh,
+                    spec,
+                    request.options.of(&spec.name),
+                    &verdicts,
+                );
+                for part in &layout.parts {
                     (part.place)(&mut draft)?;
                 }
                 draft.finish()?
             }
         };
-        let decisions = rules.decide(spec, layout, &verdicts, &placed, mesh);
-        let component = Component::new(spec, layout, placed, decisions);
+        let decisions = rules.decide(spec, &layout.text, &verdicts, &placed, mesh);
+        let component = Component::new(spec, &layout.text, placed, decisions);
         let index = index32(components.len());
         extents.extend(component.extents(index, mesh)?);
         components.push(component);
     }
-    overrides.check_used(resolved.layouts.iter().any(|(_, parts)| cuts(parts)))?;
+    overrides.check_used(resolved.layouts.iter().any(|layout| layout.axis.is_some()))?;
     let total = extents.iter().try_fold(0u64, |total, extent| {
         total
             .checked_add(extent.len)

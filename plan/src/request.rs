@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::layouts::{self, Layout};
-use crate::{Error, Inventory, Mesh};
+use crate::{Error, Inventory, Mesh, Options};
 
 /// How tensors are to be laid out over how many ranks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,12 +20,22 @@ pub struct Request {
     pub replicate: Vec<String>,
     /// Globs of tensor names that are cut though a checkpoint does not show them to be parameters.
     pub shard: Vec<String>,
+    /// What layouts must know of the model.
+    pub options: Options,
 }
 
 /// The layouts of every component, and the mesh if one of them needs it.
 pub(crate) struct Resolved {
-    pub(crate) layouts: Vec<(String, Vec<&'static Layout>)>,
+    pub(crate) layouts: Vec<ComponentLayout>,
     pub(crate) mesh: Option<Mesh>,
+}
+
+/// The layout of one component.
+pub(crate) struct ComponentLayout {
+    pub(crate) text: String,
+    pub(crate) parts: Vec<&'static Layout>,
+    /// The axis it cuts over; none where every rank holds all of it.
+    pub(crate) axis: Option<&'static str>,
 }
 
 impl Request {
@@ -42,7 +52,7 @@ impl Request {
                 expected: ranks,
             });
         }
-        let default = layouts::find(&self.layout)?;
+        layouts::find(&self.layout)?;
         for (component, layout) in &self.component_layouts {
             layouts::find(layout)?;
             if !inventory
@@ -60,31 +70,26 @@ impl Request {
                 });
             }
         }
-        let layouts = inventory
+        let layouts: Vec<ComponentLayout> = inventory
             .components
             .iter()
-            .map(
-                |component| match self.component_layouts.get(&component.name) {
-                    Some(layout) => Ok((layout.clone(), layouts::find(layout)?)),
-                    None => Ok((self.layout.clone(), default.clone())),
-                },
-            )
-            .collect::<Result<Vec<_>, Error>>()?;
-        // The pack's own layout names the axis, else the first component's that cuts.
-        let own = (self.layout.clone(), default);
-        let used = |layout: &&(String, Vec<&'static Layout>)| {
-            layouts.iter().any(|(name, _)| *name == layout.0)
-        };
-        let axis = std::iter::once(&own)
-            .filter(used)
-            .chain(&layouts)
-            .find_map(|(name, parts)| {
-                parts
-                    .iter()
-                    .find_map(|part| part.axis)
-                    .map(|axis| (name, axis))
-            });
-        let mesh = match (axis, &self.mesh, self.ranks) {
+            .map(|component| {
+                let own = self.component_layouts.get(&component.name);
+                let text = own.unwrap_or(&self.layout);
+                let parts = layouts::find(text)?;
+                let options = self.options.of(&component.name);
+                let axis = parts.iter().find_map(|part| part.axis(options));
+                Ok(ComponentLayout {
+                    text: text.clone(),
+                    parts,
+                    axis,
+                })
+            })
+            .collect::<Result<_, Error>>()?;
+        let first = layouts
+            .iter()
+            .find_map(|layout| Some((&layout.text, layout.axis?)));
+        let mesh = match (first, &self.mesh, self.ranks) {
             (None, ..) => None,
             (Some(_), Some(mesh), _) => Some(mesh.clone()),
             (Some((_, axis)), None, Some(ranks)) => Some(Mesh::line(axis, ranks)?),
@@ -97,9 +102,4 @@ impl Request {
         };
         Ok(Resolved { layouts, mesh })
     }
-}
-
-/// Whether any of the layouts cuts.
-pub(crate) fn cuts(layouts: &[&'static Layout]) -> bool {
-    layouts.iter().any(|layout| layout.axis.is_some())
 }

@@ -27,20 +27,33 @@ impl Rules {
         placed: &Placed,
         mesh: Option<&Mesh>,
     ) -> Vec<Decision> {
-        let mut known: HashMap<(u32, &str), u32> = HashMap::new();
+        let mut known: HashMap<(u32, Option<u32>, &str), u32> = HashMap::new();
+        let texts_of = |list: u32| {
+            texts(
+                placed.lists.get(index(list)).map_or(&[][..], Vec::as_slice),
+                mesh,
+            )
+        };
         verdicts
             .iter()
-            .zip(&placed.list_of)
-            .map(|(verdict, &list)| {
-                let rule = *known.entry((list, &verdict.reason)).or_insert_with(|| {
-                    let placements = placed.lists.get(index(list)).map_or(&[][..], Vec::as_slice);
-                    self.rows.push(ResolvedRule {
-                        component: spec.name.clone(),
-                        placements: texts(placements, mesh),
-                        reason: format!("{layout}: {}", verdict.reason),
+            .zip(placed.list_of.iter().zip(&placed.master_of))
+            .map(|(verdict, (&list, &master))| {
+                let rule = *known
+                    .entry((list, master, &verdict.reason))
+                    .or_insert_with(|| {
+                        let mut placements = texts_of(list);
+                        if let Some(master) = master {
+                            placements.extend(
+                                texts_of(master).iter().map(|text| format!("master {text}")),
+                            );
+                        }
+                        self.rows.push(ResolvedRule {
+                            component: spec.name.clone(),
+                            placements,
+                            reason: format!("{layout}: {}", verdict.reason),
+                        });
+                        index32(self.rows.len() - 1)
                     });
-                    index32(self.rows.len() - 1)
-                });
                 Decision {
                     role: verdict.role,
                     rule,

@@ -6,6 +6,7 @@ use crate::error::Fault;
 use crate::mesh::Mesh;
 use crate::placement::Placement;
 use crate::rule::{Interval, compose};
+use crate::stream::Stream;
 
 /// A tensor and the coordinates that look at it.
 #[derive(Clone, Copy)]
@@ -25,13 +26,15 @@ impl Cut<'_> {
         let Some(mesh) = self.mesh else {
             return Ok(local);
         };
-        let mut cut = false;
+        let (mut cut, mut flat) = (false, false);
         for placement in self.placements {
             let (parts, at) = (
                 placement.axes().size(mesh),
                 placement.axes().at(mesh, self.coords),
             );
             match placement {
+                Placement::Owned { .. } => {}
+                _ if flat => return Err(Fault::NotProven),
                 Placement::Shard { dim, rule, .. } => {
                     let dims = local.len();
                     let size = usize::try_from(*dim)
@@ -50,26 +53,40 @@ impl Cut<'_> {
                         return Err(Fault::NoDimension { dim: 0, dims: 0 });
                     }
                     local = vec![elements(&local).div_ceil(parts)];
-                    cut = true;
+                    flat = true;
                 }
             }
         }
         Ok(local)
     }
 
-    /// What these coordinates hold, and its shape.
-    pub(crate) fn content(&self, tensor: u32) -> Result<(Content, Vec<u64>), Fault> {
+    /// What these coordinates hold of a tensor, or of a stream, and its shape.
+    pub(crate) fn content(
+        &self,
+        tensor: u32,
+        stream: Option<&Stream>,
+    ) -> Result<(Content, Vec<u64>), Fault> {
         let shape = self.shape()?;
         let Some(mesh) = self.mesh else {
             return Ok((Content::Whole { tensor }, shape));
         };
-        if let [Placement::FlatShard { axes }] = self.placements {
+        let flat = self
+            .placements
+            .iter()
+            .find_map(|placement| match placement {
+                Placement::FlatShard { axes, .. } => Some(axes),
+                _ => None,
+            });
+        if let Some(axes) = flat {
             let count = elements(self.shape);
             let part = count.div_ceil(axes.size(mesh));
             let start = part.saturating_mul(axes.at(mesh, self.coords)).min(count);
             let len = part.min(count - start);
-            // A range without elements still says whose slice it is.
-            let mut parts = vec![FlatPart::Range { tensor, start, len }];
+            let mut parts = match stream {
+                Some(stream) => stream.cut(start, len),
+                // A range without elements still says whose slice it is.
+                None => vec![FlatPart::Range { tensor, start, len }],
+            };
             if len < part {
                 parts.push(FlatPart::Fill {
                     len: part - len,
@@ -94,7 +111,7 @@ impl Cut<'_> {
             .collect();
         for placement in self.placements {
             let Placement::Shard { axes, dim, rule } = placement else {
-                return Err(Fault::NotProven);
+                continue;
             };
             let dims = held.len();
             let pieces = usize::try_from(*dim).ok().and_then(|dim| held.get_mut(dim));
@@ -120,7 +137,7 @@ impl Cut<'_> {
     /// Refuses a slice of a packed type any of whose runs starts or ends inside a byte.
     fn check_bytes(&self, rank: u32) -> Result<(), Fault> {
         let whole = |count: u64| self.dtype.bytes(count).is_some();
-        let (content, _) = self.content(0)?;
+        let (content, _) = self.content(0, None)?;
         let fits = match content {
             Content::Whole { .. } => true,
             Content::Flat { parts } => parts.iter().all(|part| match part {
@@ -161,11 +178,10 @@ impl Cut<'_> {
 fn boxes(tensor: u32, held: &[Vec<Interval>]) -> Result<Content, Fault> {
     let index = |dim: usize| u32::try_from(dim).map_err(|_| Fault::TwoDimensions);
     if let Some(empty) = held.iter().position(Vec::is_empty) {
-        return Ok(Content::Boxes {
-            tensor,
-            dim: index(empty)?,
-            parts: Vec::new(),
-        });
+        // One box without elements: the slice of a rank that holds nothing still says of what.
+        let len = |pieces: &Vec<Interval>| pieces.iter().map(|piece| piece.hi - piece.lo).sum();
+        let part = BoxPart::Box { start: vec![0; held.len()], size: held.iter().map(len).collect() };
+        return Ok(Content::Boxes { tensor, dim: index(empty)?, parts: vec![part] });
     }
     let mut split = held
         .iter()

@@ -188,7 +188,7 @@ fn overrides_decide_what_is_cut() {
             (rule.placements.join("; "), rule.reason.clone())
         })
         .collect();
-    let flat = "dp: FlatShard(ceil, fill 0)";
+    let flat = "dp: FlatShard(fill 0)";
     assert_eq!(
         reasons,
         [

@@ -50,7 +50,7 @@ class Odd(nn.Module):
         self.one = parameter(1)
         self.seven = parameter(7)
         self.ten = parameter(10, 3)
-        self.big = parameter(20_011, 5)
+        self.big = parameter(2_003, 5)
         self.deep = parameter(3, 5, 7, 2)
         self.frozen = parameter(9, 2)
         self.frozen.requires_grad_(False)

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 
-def _deepspeed():
+def load_deepspeed():
     import deepspeed
 
     # An optional kernel for reductions on CPU that would be compiled on first use.
@@ -28,7 +28,7 @@ MODES = {
 
 
 def work(rank, world, files):
-    deepspeed = _deepspeed()
+    deepspeed = load_deepspeed()
     deepspeed.init_distributed(dist_backend="gloo", verbose=False)
     count = 0
     for mode, (dtypes, form) in MODES.items():
@@ -66,7 +66,7 @@ def work(rank, world, files):
 
 
 def prove(folder):
-    deepspeed = _deepspeed()
+    deepspeed = load_deepspeed()
     for world in proof.WORLDS:
         files = {}
         for at, (mode, (dtypes, _)) in enumerate(MODES.items()):

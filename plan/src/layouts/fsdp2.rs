@@ -14,7 +14,7 @@ pub(super) static LAYOUT: Layout = Layout {
         "torch/distributed/fsdp/_fully_shard/_fsdp_param.py FSDPParam._init_sharded_param",
         "torch/distributed/fsdp/_fully_shard/_fsdp_common.py _chunk_with_empty",
     ],
-    axis: Some("fsdp"),
+    axis: |_| Some("fsdp"),
     place: |draft| {
         let axes = draft.take_axes("fsdp2", &["fsdp"])?;
         draft.place_parameters(&Placement::Shard {

@@ -1,13 +1,22 @@
 //! The layouts by name. Each stands in a file of its own and says which framework it repeats, in which
 //! versions that was shown, and which of its functions decide.
 
+mod ep;
+mod fsdp1;
 mod fsdp2;
+mod hsdp;
+mod pp;
 mod replicate;
+mod style;
+mod tp;
 mod usp;
+mod zero12;
 mod zero3;
 
-use crate::Error;
+pub use style::Style;
+
 use crate::draft::Draft;
+use crate::{Error, Options};
 
 /// A layout: how a framework lays parameters out.
 pub struct Layout {
@@ -20,17 +29,32 @@ pub struct Layout {
     /// The functions of the framework that decide.
     pub source: &'static [&'static str],
     /// The axis it cuts over when only a number of ranks is given; none where nothing is cut.
-    pub axis: Option<&'static str>,
+    pub(crate) axis: fn(&Options) -> Option<&'static str>,
     /// Adds its placements to the tensors of a component.
     pub(crate) place: fn(&mut Draft<'_>) -> Result<(), Error>,
 }
 
+impl Layout {
+    /// The axis it cuts over when only a number of ranks is given; none where it cuts nothing.
+    #[must_use]
+    pub fn axis(&self, options: &Options) -> Option<&'static str> {
+        (self.axis)(options)
+    }
+}
+
 /// Every layout there is, in the order of the documentation.
-static LAYOUTS: [&Layout; 4] = [
+static LAYOUTS: [&Layout; 11] = [
     &replicate::LAYOUT,
     &usp::LAYOUT,
+    &zero12::ZERO1,
+    &zero12::ZERO2,
     &zero3::LAYOUT,
+    &fsdp1::LAYOUT,
     &fsdp2::LAYOUT,
+    &hsdp::LAYOUT,
+    &tp::LAYOUT,
+    &ep::LAYOUT,
+    &pp::LAYOUT,
 ];
 
 /// Every layout there is.

@@ -10,6 +10,6 @@ pub(super) static LAYOUT: Layout = Layout {
         "yunchang set_seq_parallel_pg",
         "diffsynth/utils/xfuser/xdit_context_parallel.py usp_attn_forward",
     ],
-    axis: None,
+    axis: |_| None,
     place: |_| Ok(()),
 };

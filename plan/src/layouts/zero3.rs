@@ -12,11 +12,11 @@ pub(super) static LAYOUT: Layout = Layout {
         "deepspeed/runtime/zero/partition_parameters.py Init._partition_param",
         "deepspeed/runtime/zero/partition_parameters.py Init._aligned_size",
     ],
-    axis: Some("dp"),
+    axis: |_| Some("dp"),
     place: |draft| {
         // The engine partitions over data and sequence parallel ranks together.
         let axes = draft.take_axes("zero3", &["dp", "sp"])?;
-        draft.place_parameters(&Placement::FlatShard { axes });
+        draft.place_parameters(&Placement::FlatShard { axes, group: None });
         Ok(())
     },
 };

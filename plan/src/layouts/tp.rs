@@ -1,0 +1,57 @@
+//! `tp`: tensor parallel by style. A rule per tensor names its style; PyTorch's `parallelize_module` and
+//! transformers' plans cut alike.
+
+use super::Layout;
+use crate::Error;
+use crate::draft::Draft;
+use crate::mesh::Axes;
+use crate::paths::Globs;
+use crate::placement::Placement;
+
+use super::style::Style;
+
+pub(super) static LAYOUT: Layout = Layout {
+    name: "tp",
+    summary: "tensor parallel: rows or columns by the style of each tensor",
+    proven: &["torch 2.11.0", "transformers 5.24.0"],
+    source: &[
+        "torch/distributed/tensor/parallel/style.py ColwiseParallel, RowwiseParallel",
+        "transformers/distributed/tensor_parallel.py shard_param",
+    ],
+    axis: |_| Some("tp"),
+    place: |draft| {
+        let axes = draft.take_axes("tp", &["tp"])?;
+        place_styles(draft, &axes, |style| style != Style::GroupedGemm)
+    },
+};
+
+/// Adds the step of its style to every parameter; styles that `here` leaves out add none.
+pub(super) fn place_styles(
+    draft: &mut Draft<'_>,
+    axes: &Axes,
+    here: impl Fn(Style) -> bool,
+) -> Result<(), Error> {
+    let options = draft.options();
+    let globs =
+        Globs::new(options.styles.iter().map(|(glob, _)| glob)).map_err(|why| draft.rules(why))?;
+    for (index, tensor) in draft.parameters() {
+        let found = globs
+            .find(&tensor.names)
+            .and_then(|at| options.styles.get(at));
+        let style = found.map(|(_, style)| *style).or(options.default_style);
+        let Some(style) = style else {
+            return Err(draft.no_rule(tensor, "style"));
+        };
+        if let (true, Some((dim, rule))) = (here(style), style.cut(tensor)) {
+            draft.place(
+                index,
+                &Placement::Shard {
+                    axes: axes.clone(),
+                    dim,
+                    rule,
+                },
+            );
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! `zero1` and `zero2`: DeepSpeed ZeRO-1 and ZeRO-2. Weights are whole on every rank; on request the pack
+//! also holds each rank's part of the optimizer's fp32 master weights.
+//!
+//! An optimizer group is its trainable parameters one after the other, padded with zeros to a multiple of
+//! `2 * W` elements and cut into W equal parts.
+
+use super::Layout;
+use crate::draft::Draft;
+use crate::paths::Globs;
+use crate::placement::Placement;
+use crate::slicing::elements;
+use crate::stream::Stream;
+use crate::{Error, TensorSpec};
+use wpack_format::{DType, Fill, SliceKind};
+
+const SOURCE: &[&str] = &[
+    "deepspeed/runtime/zero/stage_1_and_2.py DeepSpeedZeroOptimizer.__init__",
+    "deepspeed/runtime/zero/stage_1_and_2.py DeepSpeedZeroOptimizer._round_robin_reorder",
+    "deepspeed/runtime/utils.py align_dense_tensors",
+];
+const PROVEN: &[&str] = &["deepspeed 0.19.8"];
+
+pub(super) static ZERO1: Layout = Layout {
+    name: "zero1",
+    summary: "DeepSpeed ZeRO-1: whole weights, and the rank's fp32 masters on request",
+    proven: PROVEN,
+    source: SOURCE,
+    axis: |options| options.zero.master.then_some("dp"),
+    place,
+};
+
+pub(super) static ZERO2: Layout = Layout {
+    name: "zero2",
+    summary: "DeepSpeed ZeRO-2: as zero1",
+    proven: PROVEN,
+    source: SOURCE,
+    axis: |options| options.zero.master.then_some("dp"),
+    place,
+};
+
+fn place(draft: &mut Draft<'_>) -> Result<(), Error> {
+    let axes = draft.take_axes("zero1 and zero2", &["dp", "sp"])?;
+    let options = draft.options();
+    let zero = &options.zero;
+    if !zero.master {
+        return Ok(());
+    }
+    let world = draft.size(&axes);
+    let frozen = Globs::new(&options.frozen).map_err(|why| draft.rules(why))?;
+    let globs = zero
+        .groups
+        .iter()
+        .map(|globs| Globs::new(globs).map_err(|why| draft.rules(why)))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut groups: Vec<Vec<(u32, &TensorSpec)>> = vec![Vec::new(); globs.len().max(1)];
+    for (index, tensor) in draft.ordered()? {
+        if frozen.find(&tensor.names).is_some() || elements(&tensor.shape) == 0 {
+            continue;
+        }
+        let group = match globs
+            .iter()
+            .position(|globs| globs.find(&tensor.names).is_some())
+        {
+            Some(group) => group,
+            None if globs.is_empty() => 0,
+            None => return Err(draft.no_rule(tensor, "optimizer group")),
+        };
+        if let Some(members) = groups.get_mut(group) {
+            members.push((index, tensor));
+        }
+    }
+    for (at, members) in groups.into_iter().enumerate() {
+        let Some(&(_, head)) = members.first() else {
+            continue;
+        };
+        let name = format!("optimizer group {at}");
+        let group = format!("{name}, multiple {}, fill 0", 2 * world);
+        let placement = Placement::FlatShard {
+            axes: axes.clone(),
+            group: Some(group),
+        };
+        let members = if zero.round_robin_gradients {
+            round_robin(&members, world)
+        } else {
+            members
+        };
+        // In elements of the type that the weights have; 16 bytes.
+        let align = 128u64
+            .checked_div(u64::from(head.dtype.bits()))
+            .unwrap_or(1)
+            .max(1);
+        let mut stream = Stream::new(DType::F32, SliceKind::Master);
+        let mut first = true;
+        for (index, tensor) in &members {
+            let fail = |why| draft.cannot_cut(tensor, &placement, why);
+            if tensor.dtype != head.dtype {
+                return Err(draft.mixed(&name, head, tensor));
+            }
+            if zero.parameter_alignment && !std::mem::take(&mut first) {
+                stream.pad(align, Fill::ZERO).map_err(fail)?;
+            }
+            stream.push(*index, elements(&tensor.shape)).map_err(fail)?;
+        }
+        stream
+            .pad(2 * world, Fill::ZERO)
+            .map_err(|why| draft.cannot_cut(head, &placement, why))?;
+        let members = members.into_iter().map(|(index, _)| index).collect();
+        draft.group(stream, members, &placement);
+    }
+    Ok(())
+}
+
+/// Every `world`th parameter, from the first, from the second, and so on.
+fn round_robin<T: Clone>(members: &[T], world: u64) -> Vec<T> {
+    let world = usize::try_from(world).unwrap_or(usize::MAX).max(1);
+    let each = |from| members.iter().skip(from).step_by(world).cloned();
+    (0..world.min(members.len())).flat_map(each).collect()
+}

@@ -1,0 +1,59 @@
+"""Packs of the binary under test, read by the reader that was written from the format's page alone."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from safetensors.torch import save_file
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "reader"))
+import wpack_reader
+
+
+@dataclass
+class Shard:
+    """One slice of a rank."""
+
+    name: str
+    dtype: str
+    shape: tuple
+    data: bytes
+    fill: list  # of (first element, elements, value)
+
+
+def convert(stem, values, *args, plan=None):
+    """Makes a checkpoint and a pack of it, and reads the pack."""
+    checkpoint, pack = f"{stem}.safetensors", f"{stem}.wpack"
+    save_file(values, checkpoint)
+    if plan is not None:
+        Path(f"{stem}.toml").write_text(plan)
+        args += ("--plan", f"{stem}.toml")
+    command = [os.environ["WPACK_BIN"], "convert", checkpoint, "-o", pack, "--quiet", *map(str, args)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
+    read = wpack_reader.Pack(Path(pack).read_bytes())
+    for path in (checkpoint, pack):
+        os.remove(path)
+    return read
+
+
+def shard(pack, rank):
+    """The slices of a rank by name; master copies and flat groups by `("master", first name)` and the
+    name of the first tensor they hold."""
+    out = {}
+    for entry, data in pack.shard(rank):
+        named = [part for part in entry["parts"] if isinstance(part, list)]
+        name = pack.tensors[entry["component"]][named[0][0]]["names"][0][0]
+        fill, at = [], 0
+        if entry["content"] == "flat":
+            for part in entry["parts"]:
+                count = part[2][0] if isinstance(part, list) else part["fill"]
+                if isinstance(part, dict):
+                    fill.append((at, count, bytes.fromhex(part["value"])))
+                at += count
+        key = name if entry["kind"] == "value" else ("master", name)
+        assert key not in out, key
+        out[key] = Shard(name, entry["dtype"], tuple(entry["shape"]), data, fill)
+    return out
