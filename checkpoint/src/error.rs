@@ -1,6 +1,15 @@
 //! What can be wrong with a checkpoint.
 
-use std::{fmt, path::PathBuf};
+mod advice;
+mod foreign;
+mod shown;
+
+use std::path::PathBuf;
+
+pub use foreign::Foreign;
+pub(crate) use shown::{Name, list, shown};
+
+use shown::Names;
 
 /// A checkpoint that cannot be read.
 ///
@@ -71,7 +80,7 @@ pub enum Error {
     /// The data are complete and more follows.
     #[error(
         "{path}: {surplus} bytes after the last tensor, which ends at byte {end} of {size}",
-        path = path.display(), surplus = size - end
+        path = path.display(), surplus = size.saturating_sub(*end)
     )]
     TrailingBytes {
         /// The file.
@@ -114,7 +123,7 @@ pub enum Error {
     /// Bytes between two tensors that belong to none.
     #[error(
         "{path}: {gap} bytes before {tensor} belong to no tensor: data offset {expected} expected, {found} found",
-        path = path.display(), tensor = Name(tensor), gap = found - expected
+        path = path.display(), tensor = Name(tensor), gap = found.saturating_sub(*expected)
     )]
     Hole {
         /// The file.
@@ -369,266 +378,4 @@ pub enum Error {
         /// Its class.
         class: String,
     },
-}
-
-/// What a file that is no checkpoint is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Foreign {
-    /// No bytes at all.
-    Empty,
-    /// The text that Git LFS keeps in place of a file.
-    LfsPointer,
-    /// A web page.
-    HtmlPage,
-    /// A JSON text, such as the answer of a server.
-    JsonText,
-    /// Any other text.
-    Text,
-    /// Zero bytes only, as far as looked at.
-    AllZero,
-    /// A gzip stream.
-    Gzip,
-    /// A compressed or archived file of another kind.
-    Compressed,
-    /// A GGUF file.
-    Gguf,
-    /// An HDF5 file (Keras).
-    Hdf5,
-    /// A numpy array.
-    Npy,
-    /// An archive of numpy arrays.
-    Npz,
-    /// A Lua Torch7 file.
-    Torch7,
-    /// An image.
-    Image,
-    /// A zip archive without `data.pkl`.
-    ZipOfFiles,
-    /// A tar archive that PyTorch did not write.
-    TarOfFiles,
-    /// A wpack packfile.
-    Pack,
-    /// Nothing that is known.
-    Unknown,
-}
-
-impl Foreign {
-    /// Stable kebab-case name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Empty => "empty-file",
-            Self::LfsPointer => "lfs-pointer",
-            Self::HtmlPage => "html-page",
-            Self::JsonText => "json-text",
-            Self::Text => "text",
-            Self::AllZero => "all-zero",
-            Self::Gzip => "gzip",
-            Self::Compressed => "compressed",
-            Self::Gguf => "gguf",
-            Self::Hdf5 => "hdf5",
-            Self::Npy => "npy",
-            Self::Npz => "npz",
-            Self::Torch7 => "torch7",
-            Self::Image => "image",
-            Self::ZipOfFiles => "zip-without-data.pkl",
-            Self::TarOfFiles => "tar-of-files",
-            Self::Pack => "packfile",
-            Self::Unknown => "unknown",
-        }
-    }
-
-    const fn text(self) -> &'static str {
-        match self {
-            Self::Empty => "an empty file",
-            Self::LfsPointer => "a Git LFS pointer",
-            Self::HtmlPage => "a web page",
-            Self::JsonText => "a JSON text",
-            Self::Text => "a text",
-            Self::AllZero => "a file of zero bytes (a download that was prepared but not written)",
-            Self::Gzip => "a gzip stream",
-            Self::Compressed => "a compressed archive",
-            Self::Gguf => "a GGUF file",
-            Self::Hdf5 => "an HDF5 file",
-            Self::Npy => "a numpy array",
-            Self::Npz => "a numpy archive",
-            Self::Torch7 => "a Lua Torch7 file",
-            Self::Image => "an image",
-            Self::ZipOfFiles => "a zip archive of files (no data.pkl)",
-            Self::TarOfFiles => "a tar archive of files",
-            Self::Pack => "a packfile",
-            Self::Unknown => "bytes of an unknown kind",
-        }
-    }
-
-    const fn remedy(self) -> &'static str {
-        match self {
-            Self::Empty | Self::AllZero => "download the file again and compare its size",
-            Self::LfsPointer => "fetch the weights: git lfs pull",
-            Self::HtmlPage | Self::JsonText => {
-                "the server answered with an error: download again, signed in if need be"
-            }
-            Self::Gzip => "unpack it first: gunzip --keep FILE",
-            Self::ZipOfFiles | Self::TarOfFiles | Self::Compressed => {
-                "unpack it and give the checkpoint inside"
-            }
-            Self::Pack => "a packfile is an output: give the checkpoint that it was made from",
-            Self::Gguf | Self::Hdf5 | Self::Npy | Self::Npz | Self::Torch7 => {
-                "convert it to safetensors with its own tool first"
-            }
-            Self::Text | Self::Image | Self::Unknown => {
-                "give a safetensors file, a file that torch.save wrote, or a model folder"
-            }
-        }
-    }
-}
-
-impl fmt::Display for Foreign {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.text())
-    }
-}
-
-impl Error {
-    /// Stable kebab-case class.
-    #[must_use]
-    pub const fn code(&self) -> &'static str {
-        match self {
-            Self::Io { .. } => "io",
-            Self::NoInput { .. } => "no-input",
-            Self::SeveralComponents { .. } => "several-components",
-            Self::NotACheckpoint { .. } => "not-a-checkpoint",
-            Self::UnsupportedFormat { .. } => "unsupported-format",
-            Self::Truncated { .. } => "truncated",
-            Self::TrailingBytes { .. } => "trailing-bytes",
-            Self::HeaderTooLarge { .. } => "header-too-large",
-            Self::BadHeader { .. } => "bad-header",
-            Self::DuplicateKey { .. } => "duplicate-key",
-            Self::Hole { .. } => "hole",
-            Self::Overlap { .. } => "overlap",
-            Self::SizeMismatch { .. } => "size-mismatch",
-            Self::OutOfBounds { .. } => "out-of-bounds",
-            Self::Corrupt { .. } => "corrupt",
-            Self::AmbiguousArchive { .. } => "ambiguous-archive",
-            Self::AmbiguousRoot { .. } => "ambiguous-root",
-            Self::NoSuchRoot { .. } => "no-such-root",
-            Self::BadIndex { .. } => "bad-index",
-            Self::MissingShard { .. } => "missing-shard",
-            Self::MissingTensor { .. } => "missing-tensor",
-            Self::MissingStorage { .. } => "missing-storage",
-            Self::NameCollision { .. } => "name-collision",
-            Self::NoTensors { .. } => "no-tensors",
-            Self::Partitioned { .. } => "partitioned",
-            Self::ResourceLimit { .. } => "resource-limit",
-            Self::UnsafePath { .. } => "unsafe-path",
-            Self::MalformedPickle { .. } => "malformed-pickle",
-            Self::UnsafePickle { .. } => "unsafe-pickle",
-            Self::UnsupportedDtype { .. } => "unsupported-dtype",
-            Self::UnsupportedEndian { .. } => "unsupported-endian",
-            Self::UnsupportedLayout { .. } => "unsupported-layout",
-            Self::UnsupportedObject { .. } => "unsupported-object",
-        }
-    }
-
-    /// What to do about it.
-    #[must_use]
-    pub fn hint(&self) -> Option<String> {
-        let text = match self {
-            Self::SeveralComponents { .. } => {
-                "give the folder without a name, or each file or sub-folder with its own"
-            }
-            Self::NotACheckpoint { found, .. } => found.remedy(),
-            Self::UnsupportedFormat { remedy, .. } => return remedy.clone(),
-            Self::Partitioned { remedy, .. } => remedy,
-            Self::Truncated { .. } => "the file is incomplete: download or copy it again",
-            Self::TrailingBytes { .. } => {
-                "the file was appended to or padded: download it again, or save it anew with safetensors"
-            }
-            Self::Corrupt { .. } | Self::SizeMismatch { .. } => {
-                "the file is damaged: download or copy it again and compare its checksum"
-            }
-            Self::AmbiguousRoot { roots, .. } => {
-                let root = roots.first()?;
-                return Some(format!("choose one, e.g. --root {root}"));
-            }
-            Self::NoSuchRoot { roots, .. } => {
-                let root = roots.first()?;
-                return Some(format!("choose one that exists, e.g. --root {root}"));
-            }
-            Self::MissingShard { .. } => "fetch the missing file into the same folder",
-            Self::MissingTensor { .. } => {
-                "index and shards are of different versions: fetch both again"
-            }
-            Self::NameCollision { .. } => {
-                "give each file a component of its own, e.g. a=FIRST b=SECOND"
-            }
-            Self::UnsafePickle { .. } => {
-                "nothing was run; do not load this file with torch.load unless you trust its author"
-            }
-            Self::UnsupportedLayout { .. } | Self::UnsupportedObject { .. } => {
-                "save a plain state dict of dense tensors from the framework and convert that"
-            }
-            Self::ResourceLimit { .. } => {
-                "if the file is to be trusted, raise the limit with --output-limit"
-            }
-            _ => return None,
-        };
-        Some(text.to_owned())
-    }
-}
-
-/// Most characters of a name from a file that a message repeats.
-const NAME_SHOWN: usize = 200;
-
-/// A name from a file as messages show it: quoted, control characters escaped, long ones cut.
-pub(crate) struct Name<'a>(pub(crate) &'a str);
-
-impl fmt::Display for Name<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}`", shown(self.0))
-    }
-}
-
-/// Text from a file as messages show it: control characters escaped, long text cut.
-pub(crate) fn shown(text: &str) -> String {
-    let mut out = String::new();
-    for c in text.chars().take(NAME_SHOWN) {
-        if c.is_control() {
-            out.extend(c.escape_default());
-        } else {
-            out.push(c);
-        }
-    }
-    if text.chars().nth(NAME_SHOWN).is_some() {
-        out.push_str("...");
-    }
-    out
-}
-
-struct Names<'a>(&'a [String]);
-
-impl fmt::Display for Names<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
-            f.write_str("none")
-        } else {
-            f.write_str(&list(self.0))
-        }
-    }
-}
-
-/// The first names of a list, and how many more there are.
-pub(crate) fn list(names: &[String]) -> String {
-    const SHOWN: usize = 8;
-    let shown: Vec<String> = names
-        .iter()
-        .take(SHOWN)
-        .map(|name| Name(name).to_string())
-        .collect();
-    let mut text = shown.join(", ");
-    if let Some(more @ 1..) = names.len().checked_sub(SHOWN) {
-        text.push_str(&format!(" and {more} more"));
-    }
-    text
 }

@@ -39,7 +39,7 @@ impl Index {
         if file.size() > INDEX_LIMIT {
             return Err(Error::ResourceLimit {
                 path: path.to_owned(),
-                what: "bytes of the index file".to_owned(),
+                what: "size of the index file".to_owned(),
                 found: u128::from(file.size()),
                 limit: INDEX_LIMIT,
             });
