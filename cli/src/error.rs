@@ -128,7 +128,7 @@ fn list(names: &[String]) -> String {
 }
 
 /// Codes of requests that contradict the input or themselves: the arguments are at fault.
-const USAGE: [&str; 18] = [
+const USAGE: [&str; 24] = [
     "align",
     "axis-missing",
     "axis-taken",
@@ -142,11 +142,17 @@ const USAGE: [&str; 18] = [
     "pattern",
     "pattern-unused",
     "patterns-disagree",
+    "rank-outside-mesh",
     "ranks-disagree",
     "ranks-missing",
+    "target-dtype",
+    "target-exists",
+    "target-is-source",
+    "target-not-a-file",
     "too-many-ranks",
     "unknown-component",
     "unknown-layout",
+    "usage",
 ];
 
 /// Codes of a system that refused.
@@ -225,14 +231,13 @@ impl Error {
     #[must_use]
     pub fn status(&self) -> ExitStatus {
         let code = self.code();
-        if code == "interrupted" {
-            ExitStatus::Interrupted
-        } else if code == "usage" || USAGE.contains(&code) || UNEXPECTED.contains(&code) {
-            ExitStatus::Unexpected
-        } else if self.system().is_some_and(|error| !is_about_input(error)) {
-            ExitStatus::Unexpected
-        } else {
-            ExitStatus::Fault
+        let unexpected = USAGE.contains(&code)
+            || UNEXPECTED.contains(&code)
+            || self.system().is_some_and(|error| !is_about_input(error));
+        match code {
+            "interrupted" => ExitStatus::Interrupted,
+            _ if unexpected => ExitStatus::Unexpected,
+            _ => ExitStatus::Fault,
         }
     }
 

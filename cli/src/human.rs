@@ -10,7 +10,7 @@ const UNITS: [(&str, u64); 5] = [
     ("B", 1),
 ];
 
-/// Three significant digits and a binary unit: `27.3 GiB`, `512 B`.
+/// Three significant digits and a binary unit: `27.3 GiB`, `512 B`; `64 KiB` when that is exact.
 #[must_use]
 pub fn bytes(n: u64) -> String {
     for (unit, size) in UNITS {
@@ -19,6 +19,9 @@ pub fn bytes(n: u64) -> String {
         }
         if size == 1 {
             break;
+        }
+        if n.is_multiple_of(size) && n / size < 1024 {
+            return format!("{} {unit}", n / size);
         }
         let text = three_digits(n, size);
         // 1023.9 KiB would round to 1024 KiB, which is 1 MiB.
@@ -78,7 +81,7 @@ pub fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() * 4 / 3);
     for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i) % 3 == 0 {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);
@@ -177,11 +180,11 @@ mod tests {
         for (n, text) in [
             (0, "0 B"),
             (1023, "1023 B"),
-            (1024, "1.00 KiB"),
+            (1024, "1 KiB"),
             (10_234, "9.99 KiB"),
             (10_235, "10.0 KiB"),
             ((1 << 20) - 1, "1.00 MiB"),
-            (5 << 30, "5.00 GiB"),
+            (5 << 30, "5 GiB"),
             (u64::MAX, "16777216 TiB"),
         ] {
             assert_eq!(bytes(n), text, "{n}");
@@ -197,7 +200,7 @@ mod tests {
         assert_eq!(plural(1200, "tensor"), "1,200 tensors");
         assert_eq!(
             rate(1 << 30, Duration::from_millis(500)).as_deref(),
-            Some("2.00 GiB/s")
+            Some("2 GiB/s")
         );
         assert_eq!(rate(1, Duration::ZERO), None);
         assert_eq!(duration(Duration::from_secs(125)), "2 min 5 s");

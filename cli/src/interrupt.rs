@@ -13,10 +13,7 @@ use signal_hook::{
 use crate::ExitStatus;
 
 /// Registers the handlers.
-///
-/// # Errors
-/// When the system refuses.
-pub fn install() -> io::Result<Arc<AtomicBool>> {
+pub(crate) fn install() -> io::Result<Arc<AtomicBool>> {
     let interrupt = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         // The order matters: the first signal finds the flag unset and sets it, the second ends the

@@ -2,7 +2,7 @@
 
 use std::{
     fmt::Write as _,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Command, Output, Stdio},
 };
 
@@ -191,10 +191,4 @@ fn is_time(text: &str) -> bool {
 /// The repository's root.
 pub(crate) fn root() -> PathBuf {
     wpack_tests::root()
-}
-
-/// A file of the fixtures, if they have it.
-pub(crate) fn fixture(path: impl AsRef<Path>) -> Option<PathBuf> {
-    let path = root().join("fixtures").join(path);
-    path.exists().then_some(path)
 }

@@ -9,13 +9,16 @@ use super::{LayoutArgs, SourceArgs, TransformArgs};
 /// Rewrite a checkpoint into a packfile.
 #[derive(Args, Clone, Debug)]
 pub struct ConvertArgs {
+    /// Where tensors come from.
     #[command(flatten)]
     pub source: SourceArgs,
     /// The packfile to write. It has no name until it is whole.
     #[arg(short, long, value_name = "PACK", required_unless_present = "dry_run")]
     pub output: Option<PathBuf>,
+    /// Who gets which part.
     #[command(flatten)]
     pub layout: LayoutArgs,
+    /// What becomes of names and values.
     #[command(flatten)]
     pub transform: TransformArgs,
     /// Alignment of extents, a power of two: `4K`, `64K`, `2M`. By default 2 MiB, and 64 KiB for

@@ -110,10 +110,7 @@ impl Scoped {
 
 /// `COMPONENT=PATH` or `PATH`. What stands before the first `=` is a component only if it is a plain
 /// name and the whole is no path that exists, so that files with a `=` in their name need no escape.
-///
-/// # Errors
-/// On empty text, which a shell makes of an unset variable.
-pub fn parse_input(text: &str) -> Result<Input, String> {
+pub(super) fn parse_input(text: &str) -> Result<Input, String> {
     if text.is_empty() {
         return Err("an empty path".to_owned());
     }

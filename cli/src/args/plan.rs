@@ -7,10 +7,13 @@ use super::{LayoutArgs, SourceArgs, TransformArgs};
 /// Say what `convert` would do.
 #[derive(Args, Clone, Debug)]
 pub struct PlanArgs {
+    /// Where tensors come from.
     #[command(flatten)]
     pub source: SourceArgs,
+    /// Who gets which part.
     #[command(flatten)]
     pub layout: LayoutArgs,
+    /// What becomes of names and values.
     #[command(flatten)]
     pub transform: TransformArgs,
     /// Alignment of extents, as for `convert`.

@@ -42,7 +42,10 @@ pub(super) fn run(args: &ConvertArgs, context: &Context) -> Result<ExitStatus, E
     let written = wpack_convert::convert(
         &planned.prepared,
         output,
-        &WriteOptions { threads: context.threads(args.threads), overwrite: args.overwrite },
+        &WriteOptions {
+            threads: context.threads(args.threads),
+            overwrite: args.overwrite,
+        },
         &wpack_convert::Context { progress: &bar, interrupt: &context.interrupt },
     )?;
     drop(bar);

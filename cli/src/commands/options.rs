@@ -58,6 +58,7 @@ pub(super) fn options(
             component_layouts: layouts.into_iter().collect(),
             replicate: layout.replicate.clone(),
             shard: layout.shard.clone(),
+            ..Request::default()
         },
         align,
         hash_sources,

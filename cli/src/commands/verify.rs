@@ -1,8 +1,9 @@
 //! `wpack verify`: every digest of a pack, and its tensors against those of the checkpoint.
 
 use wpack_checkpoint::OpenOptions;
+use wpack_convert::TensorId;
 use wpack_format::Hex;
-use wpack_loader::{FileSource, Part, VerifyOptions};
+use wpack_loader::{FileSource, Index, Part, VerifyOptions};
 
 use crate::{
     Context, Error, ExitStatus,
@@ -76,19 +77,47 @@ fn against(
     threads: usize,
     context: &Context,
 ) -> Result<Against, Error> {
-    let checkpoint = wpack_checkpoint::open(&args.against, &OpenOptions::default())?;
+    let root = match &args.root {
+        Some(root) => Some(root.clone()),
+        None => recorded_root(source)?,
+    };
+    let options = OpenOptions { root, ..OpenOptions::default() };
+    let checkpoint = wpack_checkpoint::open(&args.against, &options)?;
     let bar = context.printer.bar("compare");
     let found = wpack_convert::against(
         source,
         checkpoint,
         threads,
-        &wpack_convert::Context {
-            progress: &bar,
-            interrupt: &context.interrupt,
-        },
+        &wpack_convert::Context { progress: &bar, interrupt: &context.interrupt },
     )?;
-    drop(bar);
-    Ok(todo!())
+    let tensor =
+        |id: TensorId| TensorRef { component: id.component, name: id.name };
+    Ok(Against {
+        equal: found.equal,
+        different: found
+            .different
+            .into_iter()
+            .map(|difference| Difference {
+                component: difference.tensor.component,
+                name: difference.tensor.name,
+                what: difference.what.to_string(),
+            })
+            .collect(),
+        missing: found.missing.into_iter().map(tensor).collect(),
+        extra: found.extra.into_iter().map(tensor).collect(),
+        left_out: found.left_out,
+    })
+}
+
+/// The path of the state dict that the pack was made from, where all of its components have the same:
+/// with it, a checkpoint of several state dicts is not ambiguous.
+fn recorded_root(source: &FileSource) -> Result<Option<String>, Error> {
+    let index = Index::read(source)?;
+    let components = &index.root().description.components;
+    let mut roots = components.iter().map(|component| component.transform.root.as_str());
+    let first = roots.next().unwrap_or_default();
+    let same = !first.is_empty() && roots.all(|root| root == first);
+    Ok(same.then(|| first.to_owned()))
 }
 
 fn damage(damage: &wpack_loader::Damage) -> Damage {

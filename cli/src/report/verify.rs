@@ -67,6 +67,8 @@ pub struct Against {
     pub missing: Vec<TensorRef>,
     /// Tensors of the pack that the checkpoint lacks.
     pub extra: Vec<TensorRef>,
+    /// Components of the checkpoint that the pack does not have at all.
+    pub left_out: Vec<String>,
 }
 
 /// A tensor that differs.
