@@ -24,7 +24,7 @@ pub struct OpenOptions {
     pub output_limit: Option<u64>,
 }
 
-/// A checkpoint: headers are read and checked against the files, no tensor data is.
+/// A checkpoint: headers are read and checked against the files, tensor data are not read yet.
 #[derive(Clone, Debug, Default)]
 pub struct Checkpoint {
     /// Models, in a fixed order.

@@ -152,7 +152,9 @@ pub(crate) fn plain(stem: &str) -> String {
 mod tests {
     use super::*;
 
-    fn parts(name: &str) -> Option<(String, bool, Option<(u32, u32)>)> {
+    type Parts = (String, bool, Option<(u32, u32)>);
+
+    fn parts(name: &str) -> Option<Parts> {
         WeightName::parse(name).map(|name| (name.stem, name.safetensors, name.shard))
     }
 

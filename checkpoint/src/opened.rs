@@ -39,6 +39,13 @@ pub(crate) fn open_file(
             torch::open(Arc::clone(file), container, source_index, options)
         }
     }?;
+    // Among many files a warning is of no use without the name of its own.
+    let name = file.base_name();
+    for warning in &mut opened.warnings {
+        if !warning.message.contains(&name) {
+            warning.message = format!("{name}: {}", warning.message);
+        }
+    }
     if let Some(warning) = container.extension_warning(file.path()) {
         opened.warnings.insert(0, warning);
     }

@@ -1,5 +1,7 @@
 //! The crate as its users see it.
 
+mod docs;
+mod fixtures;
 mod folders;
 mod messages;
 mod safetensors;

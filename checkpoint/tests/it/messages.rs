@@ -10,7 +10,7 @@ fn path() -> PathBuf {
     PathBuf::from("dir/m.pth")
 }
 
-fn every() -> Vec<Error> {
+pub(crate) fn every() -> Vec<Error> {
     let text = |text: &str| text.to_owned();
     let path = path();
     let p = || path.clone();
