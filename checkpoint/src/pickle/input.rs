@@ -38,6 +38,8 @@ pub(super) enum Line<'a> {
     Kept(&'a [u8]),
     /// Too long to be kept; its length.
     Long(u64),
+    /// The input ends before its newline, at this offset.
+    Cut(u64),
 }
 
 /// A reader with a window of the size of the longest string that is kept.
@@ -106,8 +108,8 @@ impl<F: Feed> Input<F> {
         Ok(len.min(held).saturating_add(behind))
     }
 
-    /// A line; none if the input ends before its newline.
-    pub(super) fn line(&mut self) -> Result<Option<Line<'_>>, Fault> {
+    /// The next line.
+    pub(super) fn line(&mut self) -> Result<Line<'_>, Fault> {
         let mut seen = 0;
         loop {
             let held = self.window.get(self.held.clone()).unwrap_or_default();
@@ -118,7 +120,8 @@ impl<F: Feed> Input<F> {
                 let start = self.held.start;
                 let len = seen + at;
                 self.advance(len + 1);
-                return Ok(self.window.get(start..start + len).map(Line::Kept));
+                let line = self.window.get(start..start + len);
+                return Ok(Line::Kept(line.unwrap_or_default()));
             }
             seen = self.held.len();
             if seen > MAX_KEPT {
@@ -126,12 +129,13 @@ impl<F: Feed> Input<F> {
             }
             self.fill(WINDOW.min(seen + (4 << 10)))?;
             if self.held.len() == seen {
-                return Ok(None);
+                let held = u64::try_from(seen).unwrap_or(u64::MAX);
+                return Ok(Line::Cut(self.position.saturating_add(held)));
             }
         }
     }
 
-    fn long_line(&mut self) -> Result<Option<Line<'_>>, Fault> {
+    fn long_line(&mut self) -> Result<Line<'_>, Fault> {
         let mut len = 0_u64;
         loop {
             let held = self.window.get(self.held.clone()).unwrap_or_default();
@@ -140,11 +144,11 @@ impl<F: Feed> Input<F> {
             len = len.saturating_add(u64::try_from(part).unwrap_or(u64::MAX));
             self.advance(part + usize::from(newline.is_some()));
             if newline.is_some() {
-                return Ok(Some(Line::Long(len)));
+                return Ok(Line::Long(len));
             }
             self.fill(1)?;
             if self.held.is_empty() {
-                return Ok(None);
+                return Ok(Line::Cut(self.position));
             }
         }
     }

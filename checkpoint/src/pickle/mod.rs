@@ -9,14 +9,18 @@
 //! Reference: `Lib/pickletools.py` of CPython 3.13 and `torch/_weights_only_unpickler.py` of
 //! PyTorch 2.11.
 
+mod execute;
 mod fault;
 mod globals;
 mod graph;
 mod input;
 mod literal;
 mod machine;
+mod make;
 mod memo;
+mod objects;
 mod opcode;
+mod values;
 
 pub(crate) use fault::Fault;
 pub(crate) use globals::{Build, Global, Meaning};
@@ -32,3 +36,6 @@ pub(crate) const MAX_KEPT: usize = 64 << 10;
 
 /// Most memory that one graph may take, whatever the size of the file.
 pub(crate) const MAX_MEMORY: u64 = 256 << 20;
+
+#[cfg(test)]
+mod tests;

@@ -125,7 +125,7 @@ fn without_tensors(
 fn tensors(
     file: &SourceReader,
     loaded: &Loaded,
-    found: Vec<(super::tensor::Dense, Vec<String>)>,
+    found: Vec<(super::dense::Dense, Vec<String>)>,
     source: usize,
     options: &OpenOptions,
 ) -> Result<Vec<crate::Tensor>, Error> {

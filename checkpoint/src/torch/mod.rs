@@ -4,11 +4,14 @@
 //! `torch/_tensor.py`, `torch/storage.py`, `caffe2/serialize/inline_container.cc`.
 
 mod archive;
+mod blocks;
 mod coverage;
+mod dense;
 mod dtype;
 mod gather;
 mod legacy;
 mod load;
+mod locate;
 mod names;
 mod object;
 mod partition;

@@ -27,8 +27,6 @@ pub(super) enum Role<'g> {
 pub(super) struct Mapping<'g> {
     /// Its entries: from its arguments, then those that were set.
     parts: [Entries<'g>; 2],
-    /// The object, unless it is a plain dict.
-    pub(super) object: Option<&'g Object>,
     /// Whether it is of a class that is not known.
     pub(super) subclass: bool,
 }
@@ -53,7 +51,6 @@ impl<'g> View<'g> {
         match self.graph.node(id) {
             Node::Dict(entries) => Role::Mapping(Mapping {
                 parts: [Entries::Pairs(entries), Entries::Pairs(&[])],
-                object: None,
                 subclass: false,
             }),
             Node::List(values) | Node::Tuple(values) => Role::Sequence(values),
@@ -71,13 +68,12 @@ impl<'g> View<'g> {
         match self.meaning(object.callee) {
             Meaning::Build(_) | Meaning::Tensor | Meaning::Partitioned => Role::Tensor,
             Meaning::Mapping => Role::Mapping(self.mapping(object, false)),
-            Meaning::Sequence if object.list().is_empty() => self
-                .first_sequence(object)
-                .map_or(Role::Other, Role::Sequence),
-            Meaning::Sequence => Role::Sequence(object.list()),
-            Meaning::Tuple => self
-                .first_sequence(object)
-                .map_or(Role::Other, Role::Sequence),
+            Meaning::Sequence | Meaning::Tuple => match self.first_sequence(object) {
+                Some(values) if object.list().is_empty() => Role::Sequence(values),
+                None | Some([]) => Role::Sequence(object.list()),
+                // Some from the call, some added: no one list to show.
+                Some(_) => Role::Other,
+            },
             Meaning::Unknown | Meaning::Opaque | Meaning::NewObject => {
                 if let Some(state) = self.module_state(object) {
                     return Role::Module(state);
@@ -115,7 +111,6 @@ impl<'g> View<'g> {
         let given = given.unwrap_or(Entries::Pairs(&[]));
         Mapping {
             parts: [given, Entries::Pairs(object.items())],
-            object: Some(object),
             subclass,
         }
     }
@@ -127,19 +122,68 @@ impl<'g> View<'g> {
         }
     }
 
-    /// The entries of a mapping, in its order. Ends early where a pair is no pair.
+    /// What an object holds beside the values that its role shows: nothing that may be passed over
+    /// if there are tensors in it.
+    pub(super) fn beside(self, id: Id, out: &mut Vec<Id>) {
+        let Node::Object(object) = self.graph.node(id) else {
+            return;
+        };
+        out.extend(object.kwargs());
+        let args = self.args(object);
+        match self.role(id) {
+            Role::Mapping(mapping) => {
+                out.extend(object.states());
+                out.extend(object.list());
+                let used = args.iter().position(|&id| self.is_pairs(id));
+                let others = args.iter().enumerate().filter(|&(at, _)| Some(at) != used);
+                out.extend(others.map(|(_, &id)| id));
+                for part in mapping.parts {
+                    if let Entries::List(list) = part {
+                        out.extend(list.iter().filter(|&&id| self.pair(id).is_none()));
+                    }
+                }
+            }
+            Role::Sequence(_) => {
+                out.extend(object.states());
+                out.extend(object.items().iter().flat_map(|&(key, value)| [key, value]));
+                let used = usize::from(object.list().is_empty());
+                out.extend(args.iter().skip(used));
+            }
+            Role::Module(_) => {
+                out.extend(args);
+                out.extend(object.list());
+                out.extend(object.items().iter().flat_map(|&(key, value)| [key, value]));
+                if let Some((&last, before)) = object.states().split_last() {
+                    out.extend(before);
+                    // State and slots.
+                    if let Node::Tuple(&[_, slots]) = self.graph.node(last) {
+                        out.push(slots);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn is_pairs(self, id: Id) -> bool {
+        matches!(self.graph.node(id), Node::Dict(_) | Node::List(_))
+    }
+
+    fn pair(self, id: Id) -> Option<(Id, Id)> {
+        match self.graph.node(id) {
+            Node::Tuple(&[key, value]) | Node::List(&[key, value]) => Some((key, value)),
+            _ => None,
+        }
+    }
+
+    /// The entries of a mapping, in its order. What is no pair is beside it.
     pub(super) fn entries(self, mapping: Mapping<'g>) -> impl Iterator<Item = (Id, Id)> + 'g {
         mapping.parts.into_iter().flat_map(move |part| {
             let (pairs, list) = match part {
                 Entries::Pairs(pairs) => (pairs, &[][..]),
                 Entries::List(list) => (&[][..], list),
             };
-            let listed = list
-                .iter()
-                .filter_map(move |&id| match self.graph.node(id) {
-                    Node::Tuple(&[key, value]) | Node::List(&[key, value]) => Some((key, value)),
-                    _ => None,
-                });
+            let listed = list.iter().filter_map(move |&id| self.pair(id));
             pairs.iter().copied().chain(listed)
         })
     }
@@ -293,7 +337,7 @@ impl<'g> View<'g> {
             | Node::Set(values)
             | Node::FrozenSet(values) => out.extend(values),
             Node::Dict(entries) => {
-                out.extend(entries.iter().flat_map(|&(key, value)| [key, value]))
+                out.extend(entries.iter().flat_map(|&(key, value)| [key, value]));
             }
             Node::Object(object) => {
                 match self.meaning(object.callee) {

@@ -1,12 +1,11 @@
 //! Tensors: from the call that would build one to a view of a storage.
 
-use std::sync::Arc;
-
 use wpack_format::DType;
 
 use super::{
+    dense::Dense,
     dtype::{self, Class},
-    gather::{self, Change},
+    gather::Change,
     object::View as Objects,
     storages::{Loaded, OutsideTensor, Referent, StorageRef},
 };
@@ -28,21 +27,6 @@ pub(super) enum Found {
     Partitioned(String),
     /// Of a class of its own, whose meaning is not known.
     Subclass(String),
-}
-
-/// A view of a storage.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Dense {
-    /// Index of the storage.
-    storage: usize,
-    /// First byte.
-    start: u64,
-    dtype: DType,
-    /// As PyTorch has it.
-    shape: Vec<u64>,
-    /// In elements; 0 where a dimension has no second element, so that equal views are equal.
-    strides: Vec<u64>,
-    change: Change,
 }
 
 /// Where tensors come from.
@@ -456,61 +440,5 @@ impl<'g> Tensors<'g> {
             tensor: name.to_owned(),
             dtype: dtype.to_owned(),
         }
-    }
-}
-
-impl Dense {
-    pub(super) fn is_scalar(&self) -> bool {
-        self.shape.is_empty()
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.shape.contains(&0)
-    }
-
-    /// Bytes of its values; none if they cannot be counted.
-    pub(super) fn len(&self) -> Option<u64> {
-        if self.is_empty() {
-            return Some(0);
-        }
-        self.shape
-            .iter()
-            .try_fold(dtype::width(self.dtype), |all, &size| all.checked_mul(size))
-    }
-
-    /// The tensor under its names. None if it cannot be said how many values a packed one has.
-    pub(super) fn tensor(
-        &self,
-        names: Vec<String>,
-        loaded: &Loaded,
-        source: usize,
-    ) -> Option<crate::Tensor> {
-        let mut shape = self.shape.clone();
-        if self.dtype == DType::F4 {
-            let last = shape.last_mut()?;
-            *last = last.checked_mul(2)?;
-        }
-        let storage = Arc::clone(loaded.storages.get(self.storage)?);
-        let width = dtype::width(self.dtype);
-        let view = gather::View::new(
-            storage,
-            self.start,
-            width,
-            &self.shape,
-            &self.strides,
-            self.change,
-        );
-        Some(crate::Tensor {
-            names,
-            dtype: self.dtype,
-            shape,
-            stored_shape: self.shape.clone(),
-            source,
-            bytes: Arc::new(view),
-        })
-    }
-
-    pub(super) fn dtype(&self) -> DType {
-        self.dtype
     }
 }

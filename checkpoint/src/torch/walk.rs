@@ -4,15 +4,16 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::{
+    dense::Dense,
     names::{Part, Place, Places, key_name},
-    object::{Mapping, Role, View},
+    object::{Role, View},
     root::members,
     survey::Survey,
-    tensor::{Dense, Found, Tensors},
+    tensor::{Found, Tensors},
 };
 use crate::{
     Error, Skipped,
-    pickle::{Id, MAX_DEPTH, Node, Object},
+    pickle::{Id, MAX_DEPTH, Node},
 };
 
 /// What was found.
@@ -44,6 +45,9 @@ pub(super) struct Walk<'g> {
     /// Bytes that names may still take.
     left: usize,
 }
+
+/// What is inside of a node, in order.
+type Inner = Result<Vec<(Part, Id)>, Error>;
 
 enum Step {
     Visit(Id, Place, u16),
@@ -94,7 +98,7 @@ impl<'g> Walk<'g> {
         &mut self,
         top: Id,
         place: Place,
-        visit: fn(&mut Self, Id, Place) -> Result<Vec<(Part, Id)>, Error>,
+        visit: fn(&mut Self, Id, Place) -> Inner,
     ) -> Result<(), Error> {
         let mut open = BTreeSet::new();
         let mut stack = vec![Step::Visit(top, place, 0)];
@@ -136,7 +140,7 @@ impl<'g> Walk<'g> {
     }
 
     /// One node below the root; gives what is inside of it.
-    fn visit(&mut self, id: Id, place: Place) -> Result<Vec<(Part, Id)>, Error> {
+    fn visit(&mut self, id: Id, place: Place) -> Inner {
         let view = self.tensors.objects;
         let role = view.role(id);
         if let Role::Tensor = role {
@@ -147,9 +151,12 @@ impl<'g> Walk<'g> {
             self.skip(id, place)?;
             return Ok(Vec::new());
         }
+        self.check_beside(id, place)?;
         match role {
             Role::Mapping(mapping) => {
-                self.check_mapping(mapping, place)?;
+                if mapping.subclass {
+                    self.harvest.subclasses.insert(view.kind(id));
+                }
                 self.check_keys(view.entries(mapping), place)?;
                 Ok(members(view, id))
             }
@@ -159,20 +166,15 @@ impl<'g> Walk<'g> {
         }
     }
 
-    fn check_mapping(&mut self, mapping: Mapping<'g>, place: Place) -> Result<(), Error> {
-        let Some(object) = mapping.object else {
-            return Ok(());
-        };
+    /// No tensor may be in what an object holds beside the values that are walked.
+    fn check_beside(&self, id: Id, place: Place) -> Result<(), Error> {
         let view = self.tensors.objects;
-        let class = view.class(object);
-        let beside = object.states().iter().chain(object.list());
-        if beside.copied().any(|id| self.survey.holds(id)) {
-            return Err(self.unsupported(place, class));
+        let mut beside = Vec::new();
+        view.beside(id, &mut beside);
+        match beside.iter().any(|&id| self.survey.holds(id)) {
+            true => Err(self.unsupported(place, view.kind(id))),
+            false => Ok(()),
         }
-        if mapping.subclass {
-            self.harvest.subclasses.insert(class);
-        }
-        Ok(())
     }
 
     /// A tensor needs a name, so the key that leads to it must be text or a whole number.
@@ -201,13 +203,7 @@ impl<'g> Walk<'g> {
         place: Place,
     ) -> Result<Vec<(Part, Id)>, Error> {
         let view = self.tensors.objects;
-        let class = match view.graph.node(id) {
-            Node::Object(object) => {
-                self.check_module(object, place)?;
-                view.class(object)
-            }
-            _ => view.kind(id),
-        };
+        let class = view.kind(id);
         let volatile = view.lookup(state, "_non_persistent_buffers_set");
         let volatile: BTreeSet<&str> = volatile
             .into_iter()
@@ -232,6 +228,7 @@ impl<'g> Walk<'g> {
             let Role::Mapping(mapping) = view.role(part_id) else {
                 return Err(self.unsupported(place, class));
             };
+            self.check_beside(part_id, place)?;
             for (key, value) in view.entries(mapping) {
                 // A module that does without one has None in its place.
                 if matches!(view.graph.node(value), Node::None) {
@@ -250,17 +247,6 @@ impl<'g> Walk<'g> {
         }
         self.harvest.modules.insert(class);
         Ok(inner)
-    }
-
-    fn check_module(&self, object: &Object, place: Place) -> Result<(), Error> {
-        let beside = object.items().iter().map(|&(_, value)| value);
-        let beside = beside
-            .chain(object.list().iter().copied())
-            .chain([object.args]);
-        if beside.into_iter().any(|id| self.survey.holds(id)) {
-            return Err(self.unsupported(place, self.tensors.objects.class(object)));
-        }
-        Ok(())
     }
 
     /// An attribute of a module may only hold what its parameters hold too, as the flat list of
@@ -339,7 +325,7 @@ impl<'g> Walk<'g> {
     }
 
     /// One node beside the root; gives what is inside of it if there are tensors.
-    fn list(&mut self, id: Id, place: Place) -> Result<Vec<(Part, Id)>, Error> {
+    fn list(&mut self, id: Id, place: Place) -> Inner {
         let view = self.tensors.objects;
         match view.role(id) {
             Role::Tensor => {
