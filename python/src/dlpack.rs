@@ -363,3 +363,51 @@ impl Memory for wpack_loader::ExtentMap {
         self.mode() == wpack_loader::MapMode::ReadOnly
     }
 }
+
+/// Memory that a Python object owns, lent for as long as the caller keeps that object.
+pub(crate) struct Lent {
+    start: *mut u8,
+    len: usize,
+}
+
+// SAFETY: an address and a length; who may touch the bytes is the promise made to `Lent::new`.
+unsafe impl Send for Lent {}
+
+impl Lent {
+    /// # Safety
+    ///
+    /// `len` bytes from `address` on are allocated, initialised or plain memory, and stay so while the
+    /// value lives; nothing else reads or writes them meanwhile, except a device or library that copies
+    /// out of them between two uses of the value, which the caller keeps apart.
+    pub(crate) unsafe fn new(address: usize, len: usize) -> Self {
+        let start = std::ptr::with_exposed_provenance_mut(address);
+        Self { start, len }
+    }
+
+    fn parts(&self) -> (*mut u8, usize) {
+        if self.len == 0 { (std::ptr::NonNull::dangling().as_ptr(), 0) } else { (self.start, self.len) }
+    }
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        let (start, len) = self.parts();
+        // SAFETY: the promise of `Lent::new`.
+        unsafe { std::slice::from_raw_parts(start, len) }
+    }
+}
+
+impl AsMut<[u8]> for Lent {
+    fn as_mut(&mut self) -> &mut [u8] {
+        let (start, len) = self.parts();
+        // SAFETY: the promise of `Lent::new`; `&mut self` keeps other uses through the value apart.
+        unsafe { std::slice::from_raw_parts_mut(start, len) }
+    }
+}
+
+/// Memory of a slot of the ring, or of a destination, that Python's side owns.
+pub(crate) fn lend(address: usize, len: usize) -> Lent {
+    // SAFETY: `wpack._stage`, the only caller, holds the tensors that own the memory until the load has
+    // returned, gives each range once, and touches a slot only between its submission and its return.
+    unsafe { Lent::new(address, len) }
+}

@@ -31,3 +31,14 @@ pub(crate) fn loader(py: Python<'_>, error: &wpack_loader::Error) -> PyErr {
     }
     raise(py, error.code(), &chain(error), error.hint())
 }
+
+/// An error of a load; one that Python's side of the sink raised comes out as it is.
+pub(crate) fn staged(py: Python<'_>, error: wpack_loader::Error) -> PyErr {
+    match error {
+        wpack_loader::Error::Sink { doing, source } => match source.downcast::<PyErr>() {
+            Ok(raised) => *raised,
+            Err(source) => loader(py, &wpack_loader::Error::Sink { doing, source }),
+        },
+        error => loader(py, &error),
+    }
+}

@@ -9,6 +9,7 @@ mod error;
 mod pack;
 mod prefetch;
 mod shard;
+mod stage;
 mod tensors;
 mod view;
 mod watch;

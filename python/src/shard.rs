@@ -7,13 +7,16 @@ use std::{
 
 use pyo3::{prelude::*, types::PyDict};
 use wpack_format::{DType, SliceKind};
-use wpack_loader::{Entry, Error, ExtentMap, VerifyOptions};
+use wpack_loader::{
+    Entry, Error, ExtentMap, ReadOptions, ShardIndex, StageOptions, Transfers, VerifyOptions,
+};
 
 use crate::{
-    dlpack::{Memory, Span},
+    dlpack::{Memory, Span, lend},
     error,
     pack::Opened,
     prefetch::{self, Region},
+    stage::{self, Sink},
     tensors::{Converter, Dict},
     view::View,
     watch::watched,
@@ -31,6 +34,8 @@ pub(crate) struct Slot {
     pub(crate) shape: Vec<i64>,
     /// Index of the extent.
     pub(crate) extent: u32,
+    /// Index of the slice in it.
+    pub(crate) slice: u32,
     /// Bytes from the extent's start.
     pub(crate) offset: u64,
     /// Bytes.
@@ -44,6 +49,7 @@ pub(crate) struct NativeShard {
     rank: u32,
     world_size: u32,
     layout: Option<String>,
+    index: ShardIndex,
     slots: Vec<Slot>,
     by_key: OnceLock<HashMap<String, usize>>,
     maps: Maps,
@@ -88,15 +94,24 @@ impl NativeShard {
                 .collect::<Result<Vec<u32>, Error>>()?,
         };
         let prefixed = chosen.len() > 1;
-        let shard = opened.index.shard(&opened.file, rank)?;
-        let mut slots = Vec::with_capacity(shard.len());
-        for entry in shard.iter() {
+        let index = opened.index.shard(&opened.file, rank)?;
+        let mut slots = Vec::with_capacity(index.len());
+        for entry in index.iter() {
             if chosen.contains(&entry.held().extent.component) {
                 slots.push(slot(&opened, &entry, prefixed)?);
             }
         }
         let layout = layout.map(str::to_owned);
-        Ok(Self { opened, rank, world_size, layout, slots, by_key: OnceLock::new(), maps: Maps::default() })
+        Ok(Self {
+            opened,
+            rank,
+            world_size,
+            layout,
+            index,
+            slots,
+            by_key: OnceLock::new(),
+            maps: Maps::default(),
+        })
     }
 
     fn by_key(&self) -> &HashMap<String, usize> {
@@ -104,6 +119,21 @@ impl NativeShard {
             let all = self.slots.iter().enumerate();
             all.flat_map(|(at, slot)| slot.keys.iter().map(move |key| (key.clone(), at))).collect()
         })
+    }
+
+    /// The reads that bring some slots, by position, to their destinations; and for each destination the
+    /// place of its slot among those given.
+    fn transfers(&self, wanted: &[usize], verify: bool) -> Result<(Transfers, Vec<u32>), Error> {
+        let mut places = HashMap::new();
+        for (place, slot) in (0_u32..).zip(wanted.iter().filter_map(|at| self.slots.get(*at))) {
+            places.insert((slot.extent, slot.slice), place);
+        }
+        let transfers = self.index.transfers(&self.opened.index, &self.opened.file, verify, |entry| {
+            places.contains_key(&(entry.held().index, entry.index()))
+        })?;
+        let targets = transfers.destinations().iter();
+        let targets = targets.filter_map(|to| places.get(&(to.extent, to.slice)).copied()).collect();
+        Ok((transfers, targets))
     }
 
     fn slot(&self, py: Python<'_>, key: &str) -> PyResult<&Slot> {
@@ -141,7 +171,7 @@ impl NativeShard {
     }
 
     /// The memory of a slot.
-    pub(crate) fn span(&self, maps: Option<&Maps>, slot: &Slot) -> Result<Span, Error> {
+    fn span(&self, maps: Option<&Maps>, slot: &Slot) -> Result<Span, Error> {
         let map = maps.unwrap_or(&self.maps).get(&self.opened, slot.extent)?;
         let range = usize::try_from(slot.offset).ok().zip(usize::try_from(slot.len).ok());
         let span = range.and_then(|(offset, len)| Span::new(map as Arc<dyn Memory>, offset, len));
@@ -172,6 +202,7 @@ fn slot(opened: &Opened, entry: &Entry<'_>, prefixed: bool) -> Result<Slot, Erro
         dtype: entry.dtype(),
         shape: shape.map_err(|_| inconsistent(opened, extent, "a shape beyond 63 bits"))?,
         extent,
+        slice: entry.index(),
         offset: entry.offset(),
         len: entry.len(),
     })
@@ -264,6 +295,69 @@ impl NativeShard {
             dict.insert(slot, span)?;
         }
         Ok(dict.finish())
+    }
+
+    /// What can be loaded: position, names, element type, shape and bytes of each tensor.
+    fn entries(&self) -> Vec<(usize, Vec<&str>, &'static str, Vec<i64>, u64)> {
+        let slots = self.slots.iter().enumerate();
+        slots
+            .map(|(at, slot)| {
+                let keys = slot.keys.iter().map(String::as_str).collect();
+                (at, keys, slot.dtype.name(), slot.shape.clone(), slot.len)
+            })
+            .collect()
+    }
+
+    /// Loads tensors, given by their positions, through the ring of a `wpack._stage.Sink`, whose
+    /// destinations are in the same order. With `verify`, every byte's CRC-32C is checked before it moves.
+    #[pyo3(signature = (wanted, sink, budget, verify=true, progress=None))]
+    fn stage<'py>(
+        &self,
+        py: Python<'py>,
+        wanted: Vec<usize>,
+        sink: Py<PyAny>,
+        budget: u64,
+        verify: bool,
+        progress: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let options = StageOptions::default().with_budget(budget);
+        let stats = watched(py, progress, |progress, interrupt| {
+            let (transfers, targets) = self.transfers(&wanted, verify)?;
+            let mut sink = Sink::new(sink, targets);
+            wpack_loader::stage(&self.opened.file, &transfers, &mut sink, &options, progress, interrupt)
+        })?;
+        stage::report(py, &stats.map_err(|error| error::staged(py, error))?)
+    }
+
+    /// Loads tensors, given by their positions, into memory of this process: `memory` holds address and
+    /// length of each.
+    #[pyo3(signature = (wanted, memory, verify=true, progress=None))]
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        wanted: Vec<usize>,
+        memory: Vec<(usize, usize)>,
+        verify: bool,
+        progress: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let stats = watched(py, progress, |progress, interrupt| {
+            let (transfers, targets) = self.transfers(&wanted, verify)?;
+            let places = targets.iter().filter_map(|target| memory.get(*target as usize));
+            let mut lent: Vec<_> = places.map(|(address, len)| lend(*address, *len)).collect();
+            let memory = lent.iter_mut().map(AsMut::as_mut).collect();
+            let options = ReadOptions::default();
+            wpack_loader::read_into(&self.opened.file, &transfers, memory, &options, progress, interrupt)
+        })?;
+        stage::report(py, &stats.map_err(|error| error::staged(py, error))?)
+    }
+
+    /// What the shard costs: layout, whether the pack was made for it, bytes mapped, bytes and tensors
+    /// gathered, and the command for a fitting pack.
+    fn cost(&self) -> (String, bool, u64, u64, u64, Option<String>) {
+        let mapped = self.slots.iter().map(|slot| slot.len).sum();
+        let own = &self.opened.index.root().description.layout;
+        let layout = self.layout.clone().unwrap_or_else(|| own.clone());
+        (layout, true, mapped, 0, 0, None)
     }
 
     /// Checks header, root, tables and every block that this rank reads; what is damaged.

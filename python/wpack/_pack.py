@@ -358,7 +358,7 @@ class RankShard(Mapping[str, "torch.Tensor"]):
         """
         _torch.need()
         shard = self if components is None else self._narrow(components)
-        target = _device.resolve(device)
+        target = next(iter(out.values())).device if out else _device.resolve(device)
         tell = choose(progress)
         if target.type == "meta":
             tensors = shard._meta()

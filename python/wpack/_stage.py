@@ -21,34 +21,32 @@ if TYPE_CHECKING:
 
     from ._wpack import NativeShard
 
-SLOT_BYTES = 8 << 20
-"""Bytes of a slot: a block, the unit of checksums."""
-
-SLOTS = 8
-"""Slots of the ring: 64 MiB, whatever the size of the model."""
+BUDGET = 128 << 20
+"""The most bytes of the ring, whatever the size of the model."""
 
 GROUP_ALIGN = 512
 """Alignment of tensors within one allocation: that of torch's own allocator."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Stats:
     """How a load went."""
 
     device: str
     """Where the tensors are."""
     path: str
-    """``pinned ring`` or ``pageable ring``."""
-    bytes: int = 0
+    """The way the bytes took: how most were read (``cached``, ``direct``, ``buffered``), and through what
+    (``pinned ring``, ``pageable ring``, straight to ``memory``)."""
+    bytes: int
     """Bytes of tensors."""
-    ring_bytes: int = 0
-    """Bytes of the ring: all the host memory that the load took besides the destinations."""
-    verified: bool = False
-    """True if every block's CRC-32C was checked."""
-    seconds: float = 0.0
+    ring_bytes: int
+    """Bytes of the ring: all the host memory that a device load takes."""
+    verified_bytes: int
+    """Bytes whose CRC-32C was checked on the way."""
+    seconds: float
     """Time of the whole load."""
-    stages: dict[str, Any] = field(default_factory=dict)
-    """Bytes by the way they were read, and seconds of each stage."""
+    stages: dict[str, Any] = field(repr=False)
+    """Reads and bytes by path, seconds of each stage, and why a faster path was not taken."""
 
 
 class Target:
@@ -60,68 +58,86 @@ class Target:
 
 
 class Sink:
-    """The ring and the copies out of it. The native side calls it from one thread at a time."""
+    """The ring and the copies out of it.
 
-    def __init__(self, device: torch.device, targets: list[torch.Tensor], slots: int) -> None:
+    The native side calls it from one thread, which is not the one that made it: streams and devices that
+    are current in torch are so for one thread, so that everything here names its own.
+    """
+
+    def __init__(self, device: torch.device, targets: list[torch.Tensor]) -> None:
         torch = need()
         self.device = device
         self.targets = targets
-        module = getattr(torch, device.type, None)
-        self.module = module if device.type != "cpu" and hasattr(module, "Stream") else None
-        pinned = False
-        if self.module is not None:
-            try:
-                self.ring = [torch.empty(SLOT_BYTES, dtype=torch.uint8, pin_memory=True) for _ in range(slots)]
-                pinned = True
-            except RuntimeError:
-                # No page-locked memory to be had: slower, and said in the stats.
-                pass
-        if not pinned:
-            self.ring = [torch.empty(SLOT_BYTES, dtype=torch.uint8) for _ in range(slots)]
-        self.path = "pinned ring" if pinned else "pageable ring"
+        self.ring: list[torch.Tensor] = []
+        self.events: list[Any] = []
+        self.pinned = True
+        self.module = None
         self.stream: Any = None
-        self.events: list[Any] = [None] * slots
-        if self.module is not None:
-            self.stream = self.module.Stream(device=device)
-            self.events = [self.module.Event() for _ in range(slots)]
+        self.consumer: Any = None
+        if device.type != "cpu":
+            module = getattr(torch, device.type, None)
+            if module is not None and hasattr(module, "Stream") and hasattr(module, "current_stream"):
+                self.module = module
+                self.stream = module.Stream(device=device)
+                self.consumer = module.current_stream(device)
 
-    def memory(self) -> list[tuple[int, int]]:
-        """Address and length of each slot."""
-        return [(slot.data_ptr(), slot.numel()) for slot in self.ring]
+    @property
+    def path(self) -> str:
+        """What the ring is made of."""
+        return "pinned ring" if self.stream is not None and self.pinned else "pageable ring"
+
+    def allocate(self, size: int, align: int) -> tuple[int, int]:
+        """Makes a slot; its number and the address of its first byte, a multiple of ``align``."""
+        torch = need()
+        with self._on_stream():
+            slot = None
+            if self.stream is not None and self.pinned:
+                try:
+                    slot = torch.empty(size, dtype=torch.uint8, pin_memory=True)
+                except RuntimeError:
+                    # No page-locked memory to be had: slower, and the stats say so.
+                    self.pinned = False
+            if slot is None or slot.data_ptr() % align:
+                slot = torch.empty(size + align, dtype=torch.uint8, pin_memory=slot is not None)
+                skip = -slot.data_ptr() % align
+                slot = slot[skip : skip + size]
+            self.ring.append(slot)
+            self.events.append(None if self.module is None else self.module.Event())
+        return len(self.ring) - 1, slot.data_ptr()
 
     def begin(self) -> None:
-        """The destinations may still be in use by earlier work of the current stream."""
+        """The destinations' memory may still be in use by earlier work of the program's stream."""
         if self.stream is not None:
-            self.stream.wait_stream(self.module.current_stream(self.device))
+            self.stream.wait_stream(self.consumer)
 
     def copy(self, slot: int, parts: list[tuple[int, int, int, int]]) -> None:
-        """Copies ``(target, offset there, offset in the slot, bytes)`` out of a slot, and marks its end."""
+        """Copies ``(target, offset there, offset in the slot, bytes)`` out of a slot, and marks the end."""
         source = self.ring[slot]
         with self._on_stream():
             for target, to, start, size in parts:
                 self.targets[target][to : to + size].copy_(source[start : start + size], non_blocking=True)
-        if self.stream is not None:
-            self.events[slot].record(self.stream)
+            if self.stream is not None:
+                self.events[slot].record(self.stream)
 
     def done(self, slot: int) -> bool:
         """True once the copies out of a slot have ended, so that it may be filled again."""
         return self.stream is None or bool(self.events[slot].query())
 
-    def wait(self, slot: int) -> None:
-        """Waits for the copies out of a slot."""
+    def finish(self) -> None:
+        """The program's next work on the destinations waits for the copies."""
         if self.stream is not None:
-            self.events[slot].synchronize()
+            self.consumer.wait_stream(self.stream)
 
     def drain(self) -> None:
         """Waits for all copies; always before the ring or a destination is let go."""
         if self.stream is not None:
             self.stream.synchronize()
-            self.module.current_stream(self.device).wait_stream(self.stream)
 
     def _on_stream(self) -> AbstractContextManager[Any]:
         if self.stream is None:
             return nullcontext()
-        context: AbstractContextManager[Any] = self.module.stream(self.stream)
+        # Makes the stream's device the current one, too.
+        context: AbstractContextManager[Any] = self.module.stream(self.stream)  # type: ignore[union-attr]
         return context
 
 
@@ -133,25 +149,35 @@ def load(
     verify: bool,
     group_bytes: int | None,
     progress: Progress | None,
+    budget: int = BUDGET,
+    ring: bool = False,
 ) -> tuple[dict[str, torch.Tensor], Stats]:
-    """All tensors of a shard on a device, and how it went."""
+    """All tensors of a shard on a device, and how it went. ``ring`` takes the ring on the CPU too, where
+    bytes are otherwise read to their place."""
     with _current(device), gc_paused():
         entries = native.entries()
         if out is not None:
-            entries, target = _given(entries, out)
+            entries, target = _given(entries, out, device)
         else:
             target = _fresh(entries, device, group_bytes)
-        sink = Sink(device, target.bytes, SLOTS)
-        stats = Stats(str(device), sink.path, verified=verify)
-        stats.bytes = sum(part.numel() for part in target.bytes)
-        stats.ring_bytes = SLOTS * SLOT_BYTES
-        sink.begin()
-        try:
-            stats.stages = native.stage([entry[0] for entry in entries], sink, sink.memory(), verify, progress)
-        finally:
-            sink.drain()
-        stats.seconds = float(stats.stages.get("seconds", 0.0))
-        return target.tensors, stats
+        wanted = [entry[0] for entry in entries]
+        if device.type == "cpu" and not ring:
+            memory = [(part.data_ptr(), part.numel()) for part in target.bytes]
+            stages = native.read(wanted, memory, verify, progress)
+            path = "memory"
+        else:
+            sink = Sink(device, target.bytes)
+            stages = native.stage(wanted, sink, budget, verify, progress)
+            path = sink.path
+    return target.tensors, Stats(
+        device=str(device),
+        path=f"{stages['path']} reads, {path}",
+        bytes=int(stages["copied_bytes"]),
+        ring_bytes=int(stages["ring_bytes"]),
+        verified_bytes=int(stages["checked_bytes"]),
+        seconds=float(stages["seconds"]),
+        stages=stages,
+    )
 
 
 def _current(device: torch.device) -> AbstractContextManager[Any]:
@@ -205,23 +231,30 @@ def _groups(entries: list[Entry], group_bytes: int | None) -> Iterator[list[Entr
         yield group
 
 
-def _given(entries: list[Entry], out: Mapping[str, torch.Tensor]) -> tuple[list[Entry], Target]:
+def _given(
+    entries: list[Entry], out: Mapping[str, torch.Tensor], device: torch.device
+) -> tuple[list[Entry], Target]:
     """The caller's destinations; their names choose what is loaded."""
     torch = need()
     by_name = {name: entry for entry in entries for name in entry[1]}
     target = Target()
     kept = []
+    taken: set[int] = set()
     for name, tensor in out.items():
         if name not in by_name:
             raise UnknownTensorError(f"no tensor `{name}` in the shard, but out= names it")
         entry = by_name[name]
         _, _, dtype, shape, _ = entry
         wanted = dtype_of(dtype, name)
-        if list(tensor.shape) != shape or tensor.dtype != wanted or not tensor.is_contiguous():
+        fits = list(tensor.shape) == shape and tensor.dtype == wanted and tensor.device == device
+        if not fits or not tensor.is_contiguous():
             raise OutputTensorError(
-                f"out[{name!r}] must be contiguous, {wanted}, {tuple(shape)}; "
-                f"it is {tensor.dtype}, {tuple(tensor.shape)}, strides {tensor.stride()}"
+                f"out[{name!r}] must be contiguous, {wanted}, {tuple(shape)}, on {device}; "
+                f"it is {tensor.dtype}, {tuple(tensor.shape)}, strides {tensor.stride()}, on {tensor.device}"
             )
+        if entry[0] in taken:
+            raise OutputTensorError(f"out names {name!r} and a tie of it; give one of them")
+        taken.add(entry[0])
         target.tensors[name] = tensor
         target.bytes.append(tensor.detach().reshape(-1).view(torch.uint8))
         kept.append(entry)
