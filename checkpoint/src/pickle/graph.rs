@@ -65,6 +65,8 @@ pub(crate) struct Object {
     pub(crate) callee: Id,
     /// A tuple.
     pub(crate) args: Id,
+    /// Offset of the opcode that made it.
+    pub(crate) at: u64,
     pub(super) more: Option<Box<More>>,
 }
 

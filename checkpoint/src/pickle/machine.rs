@@ -20,8 +20,8 @@ pub(crate) struct Pickle {
     pub(crate) graph: Graph,
     /// The object.
     pub(crate) root: Id,
-    /// All references to something outside, each once, in the order of the pickle.
-    pub(crate) persistents: Vec<Id>,
+    /// All references to something outside, each with the offset of its opcode.
+    pub(crate) persistents: Vec<(Id, u64)>,
 }
 
 /// Runs one pickle; the input stands behind its STOP afterwards. `memory` is what its values may
@@ -72,7 +72,7 @@ pub(super) struct Machine<'a, F> {
     pub(super) at: u64,
     pub(super) op: Op,
     pub(super) names: HashMap<String, Rc<Global>>,
-    pub(super) persistents: Vec<Id>,
+    pub(super) persistents: Vec<(Id, u64)>,
     // Immutable values are there once.
     pub(super) none: Option<Id>,
     pub(super) bools: [Option<Id>; 2],

@@ -11,7 +11,7 @@ use super::{
 const CELL_COST: u64 = 16;
 const LINK_COST: u64 = 8;
 const VEC_COST: u64 = 48;
-const OBJECT_COST: u64 = 32;
+const OBJECT_COST: u64 = 48;
 const MORE_COST: u64 = 96;
 
 impl Graph {
@@ -151,21 +151,28 @@ impl Graph {
         self.push(Tag::Persistent, depth, id.0, 0)
     }
 
-    pub(super) fn object(&mut self, callee: Id, args: Id, kwargs: Option<Id>) -> Result<Id, Fault> {
+    pub(super) fn object(
+        &mut self,
+        callee: Id,
+        args: Id,
+        kwargs: Option<Id>,
+        at: u64,
+    ) -> Result<Id, Fault> {
         let depth = deeper(self.depth(args).max(self.depth(callee)))?;
         self.charge(OBJECT_COST)?;
         let mut object = Object {
             callee,
             args,
+            at,
             more: None,
         };
         if kwargs.is_some() {
             self.charge(MORE_COST)?;
             object.more().kwargs = kwargs;
         }
-        let at = number(self.objects.len())?;
+        let index = number(self.objects.len())?;
         self.objects.push(object);
-        self.push(Tag::Object, depth, at, 0)
+        self.push(Tag::Object, depth, index, 0)
     }
 
     /// Adds values to a list, set or object. The target must be one.

@@ -125,14 +125,14 @@ impl<F: Feed> Machine<'_, F> {
         if !matches!(self.graph.node(args), Node::Tuple(_)) {
             return Err(self.fault("the arguments are no tuple"));
         }
-        let id = self.graph.object(callee, args, kwargs)?;
+        let id = self.graph.object(callee, args, kwargs, self.at)?;
         self.push(id)
     }
 
     pub(super) fn persistent(&mut self, id: Id) -> Result<(), Fault> {
         let id = self.graph.persistent(id)?;
-        self.graph.charge(8)?;
-        self.persistents.push(id);
+        self.graph.charge(16)?;
+        self.persistents.push((id, self.at));
         self.push(id)
     }
 }

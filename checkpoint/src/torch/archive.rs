@@ -148,7 +148,7 @@ impl Archive {
             })?;
         let local = entry
             .local_header(buffer)
-            .map_err(|error| corrupt(&format!("local header: {error}")))?;
+            .map_err(|_| corrupt("its local header is not where the central directory says"))?;
         if local.file_path().as_ref() != listed.raw.as_slice() {
             return Err(corrupt("local and central names differ"));
         }

@@ -54,6 +54,7 @@ pub(super) fn finish(
         file,
         objects: view,
         loaded: &loaded,
+        at: 0,
     };
     let mut walk = Walk::new(tensors, &survey, places, name_bytes);
     walk.take(root.id, TOP)?;

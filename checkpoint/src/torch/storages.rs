@@ -84,11 +84,11 @@ pub(super) fn references(
     modules: bool,
 ) -> Result<References, Error> {
     let mut out = References::default();
-    for &node in &pickle.persistents {
+    for &(node, at) in &pickle.persistents {
         let malformed = |what: &str| Error::MalformedPickle {
             path: file.path().to_owned(),
             record: record.to_owned(),
-            at: 0,
+            at,
             what: format!("persistent id: {what}"),
         };
         let Node::Persistent(id) = pickle.graph.node(node) else {

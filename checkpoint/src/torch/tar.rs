@@ -316,7 +316,7 @@ impl Objects {
         pickle: &Pickle,
     ) -> Result<HashMap<Id, Referent>, Error> {
         let mut out = HashMap::new();
-        for &node in &pickle.persistents {
+        for &(node, _) in &pickle.persistents {
             let Node::Persistent(id) = pickle.graph.node(node) else {
                 continue;
             };

@@ -35,6 +35,8 @@ pub(super) struct Tensors<'g> {
     pub(super) file: &'g SourceReader,
     pub(super) objects: Objects<'g>,
     pub(super) loaded: &'g Loaded,
+    /// Offset in the pickle of what is looked at, for messages.
+    pub(super) at: u64,
 }
 
 /// What to look at next.
@@ -65,6 +67,14 @@ struct Call {
 impl<'g> Tensors<'g> {
     /// Resolves a tensor node. `attached` gets what Python would keep beside its values.
     pub(super) fn find(&self, id: Id, name: &str, attached: &mut Vec<Id>) -> Result<Found, Error> {
+        let at = match self.objects.graph.node(id) {
+            Node::Object(object) => object.at,
+            _ => self.at,
+        };
+        Self { at, ..*self }.resolve(id, name, attached)
+    }
+
+    fn resolve(&self, id: Id, name: &str, attached: &mut Vec<Id>) -> Result<Found, Error> {
         // Wrappers stand around tensors that were there before them, so this ends.
         let mut step = Step::Node(id);
         loop {
@@ -429,7 +439,7 @@ impl<'g> Tensors<'g> {
         Error::MalformedPickle {
             path: self.file.path().to_owned(),
             record: self.loaded.record.clone(),
-            at: self.loaded.pickle_len,
+            at: self.at,
             what: format!("tensor {}: {what}", Name(name)),
         }
     }
