@@ -1,5 +1,6 @@
 //! Checkpoint and plan to packfile: gather, cast, hash, write, rename.
 
+mod against;
 pub mod cast;
 mod convert;
 mod error;
@@ -13,6 +14,7 @@ pub mod sink;
 mod sources;
 mod writer;
 
+pub use against::{AgainstReport, Difference, TensorId, Unlike, against};
 pub use convert::{Context, Report, WriteOptions, convert, convert_into};
 pub use error::Error;
 pub use prepare::Prepared;

@@ -57,6 +57,16 @@ impl FileSink {
     /// Opens the target's folder, sweeps litter there, checks that the target may be written and
     /// makes a file without a name, readable and writable as the umask allows.
     pub fn create(path: &Path, overwrite: Overwrite) -> Result<Self, Error> {
+        Self::open(path, overwrite, true)
+    }
+
+    /// As [`FileSink::create`], with a temporary name from the start: what file systems without
+    /// `O_TMPFILE` get.
+    pub fn create_with_name(path: &Path, overwrite: Overwrite) -> Result<Self, Error> {
+        Self::open(path, overwrite, false)
+    }
+
+    fn open(path: &Path, overwrite: Overwrite, unnamed: bool) -> Result<Self, Error> {
         let folder_path = folder_of(path);
         let at = |op| {
             move |errno: Errno| Error::Io {
@@ -80,9 +90,10 @@ impl FileSink {
             Err(errno) => return Err(at("look into")(errno)),
         }
         sweep(&folder, target);
-        let (file, temporary) = match create_unnamed(&folder) {
-            Ok(file) => (file, None),
-            Err(_) => {
+        let nameless = if unnamed { create_unnamed(&folder).ok() } else { None };
+        let (file, temporary) = match nameless {
+            Some(file) => (file, None),
+            None => {
                 let (file, name) = create_named(&folder, target).map_err(at("create a file in"))?;
                 (file, Some(name))
             }
