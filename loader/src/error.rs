@@ -73,6 +73,24 @@ pub enum Error {
         /// Checksum of the bytes read.
         found: u32,
     },
+    /// The bytes of a slice are not those that were written.
+    #[error(
+        "`{path}` is damaged: slice {slice} of extent {extent}, at byte {offset}, has CRC-32C {found:08x} instead of {expected:08x}"
+    )]
+    SliceChecksum {
+        /// The file.
+        path: String,
+        /// Index of the extent.
+        extent: u32,
+        /// Index of the slice in it.
+        slice: u32,
+        /// First byte of the slice in the file.
+        offset: u64,
+        /// Checksum in the index.
+        expected: u32,
+        /// Checksum of the bytes read.
+        found: u32,
+    },
     /// An embedded file is not what was embedded.
     #[error("`{path}` is damaged: the embedded file `{file}` does not match its digest")]
     EmbeddedFile {
@@ -108,6 +126,23 @@ pub enum Error {
         extent: u32,
         /// Number of extents.
         extents: usize,
+    },
+    /// The wanted layout cannot be planned for the pack's tensors.
+    #[error("the pack cannot be cut as asked")]
+    Plan {
+        /// What the planner says.
+        source: wpack_plan::Error,
+    },
+    /// The pack does not hold what the wanted layout asks for: all of a tensor's elements, as values
+    /// of its own type.
+    #[error("`{path}` does not hold all of `{tensor}`{kind} in a form that can be cut again")]
+    NotStored {
+        /// The file.
+        path: String,
+        /// The tensor.
+        tensor: String,
+        /// A remark in brackets, or nothing.
+        kind: &'static str,
     },
     /// No component has this name.
     #[error("no component `{name}`; the pack has {have}")]
@@ -155,6 +190,33 @@ pub enum Error {
         /// What for.
         what: &'static str,
     },
+    /// The ring's budget does not hold a single slot.
+    #[error("the ring needs at least {needed} bytes, and may take {budget}")]
+    Budget {
+        /// Bytes of one slot.
+        needed: u64,
+        /// Bytes allowed.
+        budget: u64,
+    },
+    /// The device failed.
+    #[error("the device failed while {doing}")]
+    Sink {
+        /// What it was asked to do.
+        doing: &'static str,
+        /// What it said.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The memory given does not match what is to be loaded, in number or length.
+    #[error("{expected} destinations of the planned lengths are needed, {found} were given")]
+    WrongMemory {
+        /// Destinations planned.
+        expected: usize,
+        /// Pieces of memory given.
+        found: usize,
+    },
+    /// A reader ended without a word: a fault of this program.
+    #[error("a reader thread ended before its work was done")]
+    ReaderLost,
     /// The caller's interrupt flag was set.
     #[error("interrupted")]
     Interrupted,
@@ -184,10 +246,12 @@ impl Error {
             Self::Truncated { .. } => "truncated",
             Self::Changed { .. } => "changed-while-read",
             Self::Format { source, .. } => source.code(),
-            Self::Checksum { .. } => "checksum-mismatch",
+            Self::Checksum { .. } | Self::SliceChecksum { .. } => "checksum-mismatch",
             Self::EmbeddedFile { .. } => "digest-mismatch",
             Self::Inconsistent { .. } => "inconsistent-index",
             Self::RankOutsideMesh { .. } => "rank-outside-mesh",
+            Self::Plan { source } => source.code(),
+            Self::NotStored { .. } => "not-stored",
             Self::UnknownExtent { .. } => "unknown-extent",
             Self::UnknownComponent { .. } => "unknown-component",
             Self::UnknownTensor { .. } => "unknown-tensor",
@@ -195,6 +259,10 @@ impl Error {
             Self::WrongType { .. } => "wrong-type",
             Self::Unaligned { .. } => "unaligned",
             Self::OutOfMemory { .. } => "out-of-memory",
+            Self::Budget { .. } => "ring-budget",
+            Self::Sink { .. } => "device",
+            Self::WrongMemory { .. } => "wrong-memory",
+            Self::ReaderLost => "reader-lost",
             Self::Interrupted => "interrupted",
             Self::Threads { .. } => "threads",
         }
@@ -213,14 +281,21 @@ impl Error {
                 "write packs under another name and rename them into place; never change one that is in use"
                     .to_owned(),
             ),
-            Self::Checksum { path, .. } | Self::EmbeddedFile { path, .. } => {
+            Self::Checksum { path, .. }
+            | Self::SliceChecksum { path, .. }
+            | Self::EmbeddedFile { path, .. } => {
                 Some(format!("`wpack verify {path}` lists all damage; copy the pack again"))
+            }
+            Self::Plan { source } => source.hint(),
+            Self::NotStored { .. } => {
+                Some("convert the checkpoint again, for the layout that is wanted".to_owned())
             }
             Self::Inconsistent { .. } => Some("convert the checkpoint again".to_owned()),
             Self::RankOutsideMesh { ranks, .. } => Some(format!(
                 "ranks are 0 to {}; reslice the pack to open it for another number of ranks",
                 ranks.saturating_sub(1)
             )),
+            Self::Budget { needed, .. } => Some(format!("allow at least {needed} bytes")),
             Self::AmbiguousTensor { .. } => Some("name the component".to_owned()),
             _ => None,
         }

@@ -94,26 +94,12 @@ impl<'a> Entry<'a> {
     /// packed sub-byte types, where a byte holds more than one element.
     #[must_use]
     pub fn stored_shape(&self) -> Vec<u64> {
-        let shape = self.shape();
-        if self.slice.dtype.bits() >= 8 {
-            return shape;
-        }
-        let flat = || vec![self.slice.len];
-        let Some(tensor) = self.tensor() else {
-            return flat();
-        };
-        if tensor.shape.len() != shape.len() || tensor.stored_shape.len() != shape.len() {
-            return flat();
-        }
-        let pairs = tensor.shape.iter().zip(tensor.stored_shape.iter());
-        let stored = shape.iter().zip(pairs).map(|(size, (whole, stored))| {
-            if whole == stored {
-                Some(*size)
-            } else {
-                size.checked_mul(stored)?.checked_div(whole)
-            }
-        });
-        stored.collect::<Option<Vec<u64>>>().unwrap_or_else(flat)
+        stored_shape(
+            self.slice.dtype,
+            self.shape(),
+            self.slice.len,
+            self.tensor(),
+        )
     }
 
     /// What the values are for.
@@ -192,4 +178,31 @@ impl<'a> Entry<'a> {
             }
         })
     }
+}
+
+/// The shape of a slice in units of whole bytes. A packed sub-byte type is cut along the dimension
+/// that its tensor packs; flat content becomes bytes in a row.
+pub(crate) fn stored_shape(
+    dtype: DType,
+    shape: Vec<u64>,
+    len: u64,
+    tensor: Option<TensorRef<'_>>,
+) -> Vec<u64> {
+    if dtype.bits() >= 8 {
+        return shape;
+    }
+    let flat = || vec![len];
+    let Some(tensor) = tensor else { return flat() };
+    if tensor.shape.len() != shape.len() || tensor.stored_shape.len() != shape.len() {
+        return flat();
+    }
+    let pairs = tensor.shape.iter().zip(tensor.stored_shape.iter());
+    let stored = shape.iter().zip(pairs).map(|(size, (whole, stored))| {
+        if whole == stored {
+            Some(*size)
+        } else {
+            size.checked_mul(stored)?.checked_div(whole)
+        }
+    });
+    stored.collect::<Option<Vec<u64>>>().unwrap_or_else(flat)
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use wpack_format::{Extent, SliceKind, SliceTable, TensorTable};
 
+pub(crate) use self::entry::stored_shape;
 pub use self::entry::{Entry, FlatPiece};
 use crate::{ByteSource, Error, Index};
 
