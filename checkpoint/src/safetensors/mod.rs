@@ -126,7 +126,7 @@ impl Span {
         }
         let elements = elements(&shape).ok_or_else(|| {
             bad(format!(
-                "shape {shape:?} of {shown} has more than 2^63-1 elements"
+                "the dimensions {shape:?} of {shown}, zeros left out, multiply to more than 2^63-1"
             ))
         })?;
         let bytes = dtype.bytes(elements).ok_or_else(|| {
