@@ -54,16 +54,6 @@ impl Span {
         self.memory.is_read_only()
     }
 
-    /// A narrower range of the same memory; `None` where it is outside this one.
-    pub(crate) fn narrow(&self, offset: usize, len: usize) -> Option<Self> {
-        let end = offset.checked_add(len)?;
-        if end > self.len {
-            return None;
-        }
-        let offset = self.offset.checked_add(offset)?;
-        Some(Self { memory: Arc::clone(&self.memory), offset, len })
-    }
-
     /// Copies the bytes as they are now; `into` has [`Span::len`] bytes, or gets as many as it has.
     pub(crate) fn copy_to(&self, into: &mut [u8]) {
         let len = self.len.min(into.len());

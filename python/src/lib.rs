@@ -27,6 +27,7 @@ mod _wpack {
     use super::view::View;
 
     /// Version of the package.
+    #[expect(non_upper_case_globals, reason = "Python's name for it")]
     #[pymodule_export]
     const __version__: &str = env!("CARGO_PKG_VERSION");
 }

@@ -1,13 +1,13 @@
 //! An open pack.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
 use pyo3::{
     prelude::*,
     types::{PyBytes, PyDict},
 };
-use wpack_format::Owners;
-use wpack_loader::{FileSource, Index, MapMode};
+use wpack_format::{Owners, TensorTable};
+use wpack_loader::{Error, FileSource, Index, MapMode};
 
 use crate::{error, shard::NativeShard};
 
@@ -22,6 +22,12 @@ pub(crate) struct Opened {
     pub(crate) file: FileSource,
     pub(crate) index: Index,
     pub(crate) mode: MapMode,
+}
+
+impl Opened {
+    fn tensors_of(&self, component: &str) -> Result<Arc<TensorTable>, Error> {
+        self.index.tensors(&self.file, self.index.component(component)?)
+    }
 }
 
 #[pymethods]
@@ -146,6 +152,29 @@ impl NativePack {
         let Some(found) = found else { return Ok(None) };
         let bytes = self.opened.index.file(&self.opened.file, found);
         Ok(Some(PyBytes::new(py, &bytes.map_err(|error| error::loader(py, &error))?)))
+    }
+
+    /// Files that a component was made from: base name, bytes, and SHA-256 in lower-case hexadecimal if it
+    /// was recorded.
+    fn sources(&self, py: Python<'_>, component: &str) -> PyResult<Vec<(String, u64, Option<String>)>> {
+        let used = py.detach(|| -> Result<_, Error> {
+            let table = self.opened.tensors_of(component)?;
+            Ok(table.iter().filter_map(|tensor| tensor.source).collect::<BTreeSet<u32>>())
+        });
+        let used = used.map_err(|error| error::loader(py, &error))?;
+        let sources = &self.opened.index.root().description.sources;
+        let found = used.into_iter().filter_map(|at| sources.get(at as usize));
+        Ok(found.map(|one| (one.name.clone(), one.size, one.sha256.clone())).collect())
+    }
+
+    /// Names in a component's checkpoint and in the pack, in file order, ties included.
+    fn source_names(&self, py: Python<'_>, component: &str) -> PyResult<Vec<(String, String)>> {
+        let names = py.detach(|| -> Result<Vec<_>, Error> {
+            let table = self.opened.tensors_of(component)?;
+            let names = table.iter().flat_map(|tensor| tensor.names());
+            Ok(names.map(|name| (name.source.to_owned(), name.name.to_owned())).collect())
+        });
+        names.map_err(|error| error::loader(py, &error))
     }
 
     /// What a rank holds: reads and checks its own tables.

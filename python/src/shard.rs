@@ -2,17 +2,18 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError, atomic::Ordering},
 };
 
 use pyo3::{prelude::*, types::PyDict};
 use wpack_format::{DType, SliceKind};
 use wpack_loader::{
-    Entry, Error, ExtentMap, ReadOptions, ShardIndex, StageOptions, Transfers, VerifyOptions,
+    ByteSource, Entry, Error, ExtentMap, ReadOptions, Reslice, ResliceEntry, ResliceOptions,
+    ShardIndex, StageOptions, Transfers, VerifyOptions,
 };
 
 use crate::{
-    dlpack::{Memory, Span, lend},
+    dlpack::{Buffer, Memory, Span, lend},
     error,
     pack::Opened,
     prefetch::{self, Region},
@@ -26,20 +27,45 @@ use crate::{
 pub(crate) struct Slot {
     /// Its key, then those of its ties.
     pub(crate) keys: Vec<String>,
-    /// Position of its component in the pack.
-    pub(crate) component: u32,
     /// Element type.
     pub(crate) dtype: DType,
     /// Elements per dimension, in units of whole bytes for packed types.
     pub(crate) shape: Vec<i64>,
-    /// Index of the extent.
-    pub(crate) extent: u32,
-    /// Index of the slice in it.
-    pub(crate) slice: u32,
-    /// Bytes from the extent's start.
-    pub(crate) offset: u64,
     /// Bytes.
     pub(crate) len: u64,
+    /// Where they are.
+    place: Place,
+}
+
+/// Where the bytes of a slot are.
+#[derive(Clone, Copy)]
+enum Place {
+    /// In one range of an extent.
+    Extent {
+        /// Index of the extent.
+        extent: u32,
+        /// Bytes from its start.
+        offset: u64,
+    },
+    /// Apart: gathered, by this entry of the reslice.
+    Apart(usize),
+}
+
+impl Slot {
+    fn extent(&self) -> Option<u32> {
+        match self.place {
+            Place::Extent { extent, .. } => Some(extent),
+            Place::Apart(_) => None,
+        }
+    }
+}
+
+/// What the slots were made from.
+enum Cut {
+    /// The pack's own shard of this rank; for each slot its extent and slice.
+    Own(ShardIndex, Vec<(u32, u32)>),
+    /// Slices for another mesh or layout, from the bytes there are.
+    Resliced(Reslice),
 }
 
 /// The tensors of one rank.
@@ -49,7 +75,7 @@ pub(crate) struct NativeShard {
     rank: u32,
     world_size: u32,
     layout: Option<String>,
-    index: ShardIndex,
+    cut: Cut,
     slots: Vec<Slot>,
     by_key: OnceLock<HashMap<String, usize>>,
     maps: Maps,
@@ -94,20 +120,41 @@ impl NativeShard {
                 .collect::<Result<Vec<u32>, Error>>()?,
         };
         let prefixed = chosen.len() > 1;
-        let index = opened.index.shard(&opened.file, rank)?;
-        let mut slots = Vec::with_capacity(index.len());
-        for entry in index.iter() {
-            if chosen.contains(&entry.held().extent.component) {
-                slots.push(slot(&opened, &entry, prefixed)?);
+        let own = layout.is_none_or(|layout| layout == opened.index.root().description.layout)
+            && opened.index.ranks().is_none_or(|ranks| ranks == world_size);
+        let mut slots = Vec::new();
+        let cut = if own {
+            let index = opened.index.shard(&opened.file, rank)?;
+            let mut places = Vec::with_capacity(index.len());
+            slots.reserve(index.len());
+            for entry in index.iter() {
+                if chosen.contains(&entry.held().extent.component) {
+                    slots.push(own_slot(&opened, &entry, prefixed)?);
+                    places.push((entry.held().index, entry.index()));
+                }
             }
-        }
+            Cut::Own(index, places)
+        } else {
+            let mut options = ResliceOptions::new(rank).with_ranks(world_size);
+            if let Some(layout) = layout {
+                options = options.with_layout(layout);
+            }
+            let reslice = opened.index.reslice(&opened.file, &options)?;
+            for (at, entry) in reslice.entries().iter().enumerate() {
+                let component = opened.index.component(reslice.component(entry))?;
+                if chosen.contains(&component) {
+                    slots.push(resliced_slot(&opened, &reslice, entry, at, prefixed)?);
+                }
+            }
+            Cut::Resliced(reslice)
+        };
         let layout = layout.map(str::to_owned);
         Ok(Self {
             opened,
             rank,
             world_size,
             layout,
-            index,
+            cut,
             slots,
             by_key: OnceLock::new(),
             maps: Maps::default(),
@@ -122,18 +169,23 @@ impl NativeShard {
     }
 
     /// The reads that bring some slots, by position, to their destinations; and for each destination the
-    /// place of its slot among those given.
-    fn transfers(&self, wanted: &[usize], verify: bool) -> Result<(Transfers, Vec<u32>), Error> {
+    /// place of its slot among those given. None for slices of another mesh or layout.
+    fn transfers(
+        &self,
+        wanted: &[usize],
+        verify: bool,
+    ) -> Result<Option<(Transfers, Vec<u32>)>, Error> {
+        let Cut::Own(index, held) = &self.cut else { return Ok(None) };
         let mut places = HashMap::new();
-        for (place, slot) in (0_u32..).zip(wanted.iter().filter_map(|at| self.slots.get(*at))) {
-            places.insert((slot.extent, slot.slice), place);
+        for (place, at) in (0_u32..).zip(wanted.iter().filter_map(|at| held.get(*at))) {
+            places.insert(*at, place);
         }
-        let transfers = self.index.transfers(&self.opened.index, &self.opened.file, verify, |entry| {
+        let transfers = index.transfers(&self.opened.index, &self.opened.file, verify, |entry| {
             places.contains_key(&(entry.held().index, entry.index()))
         })?;
         let targets = transfers.destinations().iter();
         let targets = targets.filter_map(|to| places.get(&(to.extent, to.slice)).copied()).collect();
-        Ok((transfers, targets))
+        Ok(Some((transfers, targets)))
     }
 
     fn slot(&self, py: Python<'_>, key: &str) -> PyResult<&Slot> {
@@ -146,7 +198,7 @@ impl NativeShard {
 
     /// The extents that slots lie in, mapped.
     fn regions(&self, py: Python<'_>, maps: &Maps) -> PyResult<Vec<Region>> {
-        let mut extents: Vec<u32> = self.slots.iter().map(|slot| slot.extent).collect();
+        let mut extents: Vec<u32> = self.slots.iter().filter_map(Slot::extent).collect();
         extents.sort_unstable();
         extents.dedup();
         let mapped = extents.into_iter().map(|extent| {
@@ -170,42 +222,132 @@ impl NativeShard {
         bytes.map_err(|error| error::loader(py, &error))
     }
 
-    /// The memory of a slot.
+    /// The memory of a slot: a range of a mapping, or memory that it is gathered into.
     fn span(&self, maps: Option<&Maps>, slot: &Slot) -> Result<Span, Error> {
-        let map = maps.unwrap_or(&self.maps).get(&self.opened, slot.extent)?;
-        let range = usize::try_from(slot.offset).ok().zip(usize::try_from(slot.len).ok());
-        let span = range.and_then(|(offset, len)| Span::new(map as Arc<dyn Memory>, offset, len));
-        span.ok_or_else(|| inconsistent(&self.opened, slot.extent, "a slice outside of its extent"))
+        let len = usize::try_from(slot.len).ok();
+        let out_of_memory = || Error::OutOfMemory { bytes: slot.len, what: "a gathered slice" };
+        let (extent, span) = match slot.place {
+            Place::Extent { extent, offset } => {
+                let map = maps.unwrap_or(&self.maps).get(&self.opened, extent)?;
+                let range = usize::try_from(offset).ok().zip(len);
+                (extent, range.and_then(|(offset, len)| Span::new(map as Arc<dyn Memory>, offset, len)))
+            }
+            Place::Apart(at) => {
+                let len = len.ok_or_else(out_of_memory)?;
+                let buffer = Buffer::filled(len, |into| self.gather(at, into))?;
+                let buffer = buffer.ok_or_else(out_of_memory)?;
+                (0, Span::new(Arc::new(buffer), 0, len))
+            }
+        };
+        span.ok_or_else(|| inconsistent(&self.opened, extent, "a slice outside of its extent"))
+    }
+
+    /// Reads a resliced slot, wherever its bytes are.
+    fn gather(&self, at: usize, into: &mut [u8]) -> Result<(), Error> {
+        match &self.cut {
+            Cut::Resliced(reslice) => match reslice.entries().get(at) {
+                Some(entry) => reslice.read(&self.opened.file, entry, into),
+                None => Ok(()),
+            },
+            Cut::Own(..) => Ok(()),
+        }
+    }
+
+    /// The slots that must be gathered, by position, each read into memory of its own.
+    fn gathered(
+        &self,
+        py: Python<'_>,
+        progress: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<HashMap<usize, Span>> {
+        let apart = || self.slots.iter().enumerate().filter(|(_, slot)| slot.extent().is_none());
+        if apart().next().is_none() {
+            return Ok(HashMap::new());
+        }
+        let gathered = watched(py, progress, |progress, interrupt| {
+            progress.begin("gather", apart().map(|(_, slot)| slot.len).sum());
+            let mut spans = HashMap::new();
+            for (at, slot) in apart() {
+                if interrupt.load(Ordering::Relaxed) {
+                    return Err(Error::Interrupted);
+                }
+                spans.insert(at, self.span(None, slot)?);
+                progress.advance(slot.len);
+            }
+            self.opened.file.revalidate()?;
+            Ok(spans)
+        })?;
+        gathered.map_err(|error| error::loader(py, &error))
     }
 }
 
-/// A tensor's keys and place.
-fn slot(opened: &Opened, entry: &Entry<'_>, prefixed: bool) -> Result<Slot, Error> {
-    let suffix = if entry.kind() == SliceKind::Master { "@master" } else { "" };
-    let key = |name: &str| {
-        if prefixed {
-            format!("{}.{name}{suffix}", entry.component())
-        } else {
-            format!("{name}{suffix}")
-        }
+/// A tensor of the pack's own shard.
+fn own_slot(opened: &Opened, entry: &Entry<'_>, prefixed: bool) -> Result<Slot, Error> {
+    let extent = entry.held().index;
+    let number = format!("{extent}.{}", entry.index());
+    let prefix = prefixed.then(|| entry.component());
+    Ok(Slot {
+        keys: keys(prefix, entry.kind(), entry.names(), &number),
+        dtype: entry.dtype(),
+        shape: shape(opened, entry.stored_shape())?,
+        len: entry.len(),
+        place: Place::Extent { extent, offset: entry.offset() },
+    })
+}
+
+/// A tensor for another mesh or layout.
+fn resliced_slot(
+    opened: &Opened,
+    reslice: &Reslice,
+    entry: &ResliceEntry,
+    at: usize,
+    prefixed: bool,
+) -> Result<Slot, Error> {
+    let tensor = reslice.tensor(entry);
+    let names = tensor.iter().flat_map(|tensor| tensor.names()).map(|name| name.name);
+    let prefix = prefixed.then(|| reslice.component(entry));
+    Ok(Slot {
+        keys: keys(prefix, entry.slice().kind, names, &at.to_string()),
+        dtype: entry.dtype(),
+        shape: shape(opened, reslice.stored_shape(entry))?,
+        len: entry.len(),
+        place: place(opened, entry).unwrap_or(Place::Apart(at)),
+    })
+}
+
+/// The extent around a range of the file; none if it is not in one, or empty.
+fn place(opened: &Opened, entry: &ResliceEntry) -> Option<Place> {
+    let start = entry.file_offset().filter(|_| !entry.is_empty())?;
+    let extents = &opened.index.root().extents;
+    let at = extents.partition_point(|extent| extent.offset <= start).checked_sub(1)?;
+    let extent = extents.get(at)?;
+    let offset = start.checked_sub(extent.offset)?;
+    (offset.checked_add(entry.len())? <= extent.len)
+        .then_some(Place::Extent { extent: u32::try_from(at).ok()?, offset })
+}
+
+/// A tensor's key and those of its ties.
+fn keys<'n>(
+    prefix: Option<&str>,
+    kind: SliceKind,
+    names: impl Iterator<Item = &'n str>,
+    number: &str,
+) -> Vec<String> {
+    let suffix = if kind == SliceKind::Master { "@master" } else { "" };
+    let key = |name: &str| match prefix {
+        Some(prefix) => format!("{prefix}.{name}{suffix}"),
+        None => format!("{name}{suffix}"),
     };
-    let mut keys: Vec<String> = entry.names().map(key).collect();
+    let keys: Vec<String> = names.map(key).collect();
     if keys.is_empty() {
         // A flat stream of several tensors has no name of its own.
-        keys.push(key(&format!("@stream.{}.{}", entry.held().index, entry.index())));
+        return vec![key(&format!("@stream.{number}"))];
     }
-    let shape = entry.stored_shape().into_iter().map(i64::try_from).collect::<Result<_, _>>();
-    let extent = entry.held().index;
-    Ok(Slot {
-        keys,
-        component: entry.held().extent.component,
-        dtype: entry.dtype(),
-        shape: shape.map_err(|_| inconsistent(opened, extent, "a shape beyond 63 bits"))?,
-        extent,
-        slice: entry.index(),
-        offset: entry.offset(),
-        len: entry.len(),
-    })
+    keys
+}
+
+fn shape(opened: &Opened, shape: Vec<u64>) -> Result<Vec<i64>, Error> {
+    let shape = shape.into_iter().map(i64::try_from).collect::<Result<_, _>>();
+    shape.map_err(|_| inconsistent(opened, 0, "a shape beyond 63 bits"))
 }
 
 #[pymethods]
@@ -289,9 +431,13 @@ impl NativeShard {
             Some(_) => drop(self.bring(py, &maps, true, progress)?),
             None => {}
         }
+        let mut gathered = self.gathered(py, progress)?;
         let mut dict = Dict::new(Converter::new(convert, dtypes)?);
-        for slot in &self.slots {
-            let span = self.span(Some(&maps), slot).map_err(|error| error::loader(py, &error))?;
+        for (at, slot) in self.slots.iter().enumerate() {
+            let span = match gathered.remove(&at) {
+                Some(span) => span,
+                None => self.span(Some(&maps), slot).map_err(|error| error::loader(py, &error))?,
+            };
             dict.insert(slot, span)?;
         }
         Ok(dict.finish())
@@ -310,6 +456,7 @@ impl NativeShard {
 
     /// Loads tensors, given by their positions, through the ring of a `wpack._stage.Sink`, whose
     /// destinations are in the same order. With `verify`, every byte's CRC-32C is checked before it moves.
+    /// `None` for slices of another mesh or layout, which do not go through the ring.
     #[pyo3(signature = (wanted, sink, budget, verify=true, progress=None))]
     fn stage<'py>(
         &self,
@@ -319,14 +466,15 @@ impl NativeShard {
         budget: u64,
         verify: bool,
         progress: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyDict>> {
+    ) -> PyResult<Option<Bound<'py, PyDict>>> {
         let options = StageOptions::default().with_budget(budget);
         let stats = watched(py, progress, |progress, interrupt| {
-            let (transfers, targets) = self.transfers(&wanted, verify)?;
+            let Some((transfers, targets)) = self.transfers(&wanted, verify)? else { return Ok(None) };
             let mut sink = Sink::new(sink, targets);
-            wpack_loader::stage(&self.opened.file, &transfers, &mut sink, &options, progress, interrupt)
+            let file = &self.opened.file;
+            wpack_loader::stage(file, &transfers, &mut sink, &options, progress, interrupt).map(Some)
         })?;
-        stage::report(py, &stats.map_err(|error| error::staged(py, error))?)
+        stats.map_err(|error| error::staged(py, error))?.map(|stats| stage::report(py, &stats)).transpose()
     }
 
     /// Loads tensors, given by their positions, into memory of this process: `memory` holds address and
@@ -339,25 +487,34 @@ impl NativeShard {
         memory: Vec<(usize, usize)>,
         verify: bool,
         progress: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyDict>> {
+    ) -> PyResult<Option<Bound<'py, PyDict>>> {
         let stats = watched(py, progress, |progress, interrupt| {
-            let (transfers, targets) = self.transfers(&wanted, verify)?;
+            let Some((transfers, targets)) = self.transfers(&wanted, verify)? else { return Ok(None) };
             let places = targets.iter().filter_map(|target| memory.get(*target as usize));
             let mut lent: Vec<_> = places.map(|(address, len)| lend(*address, *len)).collect();
             let memory = lent.iter_mut().map(AsMut::as_mut).collect();
             let options = ReadOptions::default();
-            wpack_loader::read_into(&self.opened.file, &transfers, memory, &options, progress, interrupt)
+            let file = &self.opened.file;
+            wpack_loader::read_into(file, &transfers, memory, &options, progress, interrupt).map(Some)
         })?;
-        stage::report(py, &stats.map_err(|error| error::staged(py, error))?)
+        stats.map_err(|error| error::staged(py, error))?.map(|stats| stage::report(py, &stats)).transpose()
     }
 
     /// What the shard costs: layout, whether the pack was made for it, bytes mapped, bytes and tensors
     /// gathered, and the command for a fitting pack.
     fn cost(&self) -> (String, bool, u64, u64, u64, Option<String>) {
-        let mapped = self.slots.iter().map(|slot| slot.len).sum();
-        let own = &self.opened.index.root().description.layout;
-        let layout = self.layout.clone().unwrap_or_else(|| own.clone());
-        (layout, true, mapped, 0, 0, None)
+        match &self.cut {
+            Cut::Own(..) => {
+                let mapped = self.slots.iter().map(|slot| slot.len).sum();
+                (self.opened.index.root().description.layout.clone(), true, mapped, 0, 0, None)
+            }
+            Cut::Resliced(reslice) => {
+                let cost = reslice.explain();
+                let command = cost.convert.clone();
+                let gathered = cost.gathered;
+                (cost.layout.clone(), false, cost.zero_copy.bytes, gathered.bytes, gathered.slices, command)
+            }
+        }
     }
 
     /// Checks header, root, tables and every block that this rank reads; what is damaged.

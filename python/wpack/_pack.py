@@ -113,6 +113,14 @@ class Pack:
         """Text metadata: the pack's, or that of a component's checkpoint."""
         return self._open.metadata(component)
 
+    def sources(self, component: str) -> list[tuple[str, int, str | None]]:
+        """Files that a component was made from: base name, bytes, and SHA-256 if it was recorded."""
+        return self._open.sources(component)
+
+    def source_names(self, component: str) -> list[tuple[str, str]]:
+        """A component's names as (in the checkpoint, in the pack), ties included; no tensor is read."""
+        return self._open.source_names(component)
+
     def shard(
         self,
         rank: int | None = None,
@@ -180,7 +188,7 @@ class Explanation:
     layout: str
     """Layout it is opened as."""
     fits: bool
-    """True if the pack was made for this world size and layout: nothing is copied."""
+    """True if the pack was made for this world size and layout."""
     mapped_bytes: int
     """Bytes that are views of the file."""
     gathered_bytes: int
@@ -188,7 +196,7 @@ class Explanation:
     gathered_tensors: int
     """Tensors that are copied."""
     command: str | None
-    """Command that makes a fitting pack; ``None`` if this one fits."""
+    """Command that makes a pack from which nothing is gathered; ``None`` if nothing is from this one."""
 
     def __str__(self) -> str:
         lines = [

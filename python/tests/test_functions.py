@@ -1,0 +1,185 @@
+"""The command's functions, and errors as exceptions."""
+
+import pickle
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import wpack
+from states import filled, model_like, same
+from wpack import errors
+
+
+@pytest.fixture
+def source(tmp_path):
+    from safetensors.torch import save_file
+
+    save_file(model_like(), tmp_path / "model.safetensors")
+    return tmp_path / "model.safetensors"
+
+
+def test_convert_inspect_plan_verify(source, tmp_path):
+    out = tmp_path / "model.wpack"
+    planned = wpack.plan(source, layout="fsdp2", ranks=2)
+    made = wpack.convert(
+        source, out, layout="fsdp2", mesh={"fsdp": 2}, dtype=torch.bfloat16, include="blocks.*", exclude=["*.bias"],
+        strip_prefix="blocks.", add_prefix="layers.", rename={r"attn\.q": "query"}, threads=1, align=65536, progress=False,
+    )  # fmt: skip
+    assert made["command"] == "convert" and planned["command"] == "plan"
+    pack = wpack.open(out)
+    assert sorted(pack.shard(0).keys()) == ["layers.0.mlp.up.weight", "layers.0.norm.weight", "layers.0.query.weight"]
+    assert all(t.dtype == torch.bfloat16 for t in pack.shard(0).state_dict().values())
+    assert wpack.inspect(out, tensors="*")["command"] == "inspect"
+    assert wpack.verify(out, progress=False)["ok"] is True
+    assert wpack.verify(out, rank=1, threads=1, progress=False)["rank"] == 1
+    assert pack.shard(1).verify(progress=False).bytes > 0
+
+
+def test_the_pack_says_what_it_is(source, tmp_path):
+    out = tmp_path / "model.wpack"
+    digest = wpack.convert(source, out, layout="zero3", ranks=3, progress=False)["output"]["digest"]
+    with wpack.open(str(out)) as pack:
+        assert pack.digest == digest
+        assert (pack.layout, pack.world_size, list(pack.mesh.values())) == ("zero3", 3, [3])
+        assert pack.components == ("model",) and pack.layouts == {"model": "zero3"}
+        assert pack.nbytes == out.stat().st_size and pack.files == [] and pack.file("config.json") is None
+        assert pack.metadata() == {} and "zero3" in repr(pack)
+        shard = pack.shard(2)
+        assert (shard.rank, shard.world_size, len(shard)) == (2, 3, 7) and "rows" in shard and 3 not in shard
+        assert "rank=2" in repr(shard)
+
+
+def test_the_rank_of_the_environment(source, tmp_path, monkeypatch):
+    out = tmp_path / "model.wpack"
+    wpack.convert(source, out, layout="fsdp2", ranks=2, progress=False)
+    pack = wpack.open(out)
+    monkeypatch.delenv("RANK", raising=False)
+    with pytest.raises(errors.RankError, match="2 ranks"):
+        pack.shard()
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert pack.shard().rank == 1
+    for rank, size in ((2, 2), (-1, 2), (0, 0)):
+        with pytest.raises(errors.RankError):
+            pack.shard(rank, size)
+
+
+def test_explain(source, tmp_path):
+    out = tmp_path / "model.wpack"
+    wpack.convert(source, out, layout="fsdp2", ranks=2, progress=False)
+    fits = wpack.open(out).explain(0, 2)
+    assert fits.fits and fits.gathered_bytes == 0 and fits.command is None
+    other = wpack.open(out).explain(0, 3)
+    assert not other.fits and "--layout fsdp2 --ranks 3" in other.command
+    assert other.command in str(other)
+
+
+def test_verify_finds_damage(source, tmp_path):
+    out = tmp_path / "model.wpack"
+    wpack.convert(source, out, layout="replicate", progress=False)
+    offset = wpack.open(out)._open.extents[0][1]
+    with open(out, "r+b") as file:
+        file.seek(offset + 3)
+        byte = file.read(1)
+        file.seek(offset + 3)
+        file.write(bytes([byte[0] ^ 1]))
+    with pytest.raises(errors.DamagedError) as caught:
+        wpack.verify(out, progress=False)
+    assert caught.value.report["ok"] is False and caught.value.hint
+    shard = wpack.open(out).shard()
+    with pytest.raises(errors.DamagedError) as caught:
+        shard.verify(progress=False)
+    assert caught.value.damage
+    with pytest.raises(errors.ChecksumMismatchError):
+        shard.state_dict(eager=True, progress=False)
+    with pytest.raises(errors.DamagedError):
+        shard.state_dict(verify=True, progress=False)
+    shard.state_dict(eager=True, verify=False, progress=False)
+
+
+def test_verify_against(source, tmp_path):
+    from safetensors.torch import save_file
+
+    out = tmp_path / "model.wpack"
+    wpack.convert(source, out, layout="replicate", progress=False)
+    assert wpack.verify(out, against=source, progress=False)["ok"] is True
+    state = model_like()
+    state["rows"] = filled((3, 5), state["rows"].dtype, 99)
+    save_file(state, tmp_path / "other.safetensors")
+    with pytest.raises(errors.DifferentError):
+        wpack.verify(out, against=tmp_path / "other.safetensors", progress=False)
+
+
+@pytest.mark.parametrize(
+    "act, kind",
+    [
+        (lambda path: wpack.open(path / "none.wpack"), "IoError"),
+        (lambda path: wpack.open(path / "text.wpack"), "WpackError"),
+        (lambda path: wpack.convert(path / "none.safetensors", path / "x.wpack", layout="replicate"), "WpackError"),
+        (lambda path: wpack.convert(path / "model.safetensors", path / "x.wpack", layout="nonsense"), "UnknownLayoutError"),
+        (lambda path: wpack.convert(path / "model.safetensors", path / "x.wpack", layout="zero3"), "RanksMissingError"),
+        (lambda path: wpack.convert(path / "model.safetensors", path / "text.wpack", layout="replicate"), "OutputExistsError"),
+        (lambda path: wpack.inspect(path / "model.safetensors", rank=-1), "UsageError"),
+    ],
+)
+def test_every_error_has_a_class(source, tmp_path, act, kind):
+    (tmp_path / "text.wpack").write_text("no pack at all")
+    with pytest.raises(wpack.WpackError) as caught:
+        act(tmp_path)
+    error = caught.value
+    assert isinstance(error, getattr(errors, kind)), (type(error), error.code)
+    assert error.code and error.message
+    assert pickle.loads(pickle.dumps(error)).code == error.code
+
+
+def test_unknown_names(source, tmp_path):
+    out = tmp_path / "model.wpack"
+    wpack.convert(source, out, layout="replicate", progress=False)
+    shard = wpack.open(out).shard()
+    for act in (shard.get_tensor, shard.get_slice, shard.view, shard.__getitem__):
+        with pytest.raises(errors.UnknownTensorError, match="nothing"):
+            act("nothing")
+    with pytest.raises(KeyError):
+        shard["nothing"]
+    with pytest.raises(ValueError, match="prefetch"):
+        shard.state_dict(prefetch="sometimes")
+
+
+def test_an_unknown_code_is_the_base_class():
+    error = errors.from_code("never-heard-of", "facts", "do this")
+    assert type(error) is wpack.WpackError and error.code == "never-heard-of"
+    assert str(error) == "facts\nhint: do this"
+
+
+def test_out(source, tmp_path):
+    out = tmp_path / "model.wpack"
+    wpack.convert(source, out, layout="replicate", progress=False)
+    shard, state = wpack.open(out).shard(), model_like()
+    mine = {name: torch.zeros_like(state[name]) for name in ("rows", "head.bias")}
+    found = shard.state_dict(out=mine, progress=False)
+    assert sorted(found) == sorted(mine) and all(found[name] is mine[name] for name in mine)
+    assert all(same(mine[name], state[name]) for name in mine)
+    rows = state["rows"]
+    for wrong in (rows[:2].clone(), rows.to(torch.float64), torch.zeros(5, 3, dtype=rows.dtype).t()):
+        with pytest.raises(errors.OutputTensorError):
+            shard.state_dict(out={"rows": wrong}, progress=False)
+    with pytest.raises(errors.UnknownTensorError):
+        shard.state_dict(out={"nothing": rows}, progress=False)
+
+
+def test_meta(source, tmp_path):
+    out = tmp_path / "model.wpack"
+    wpack.convert(source, out, layout="replicate", progress=False)
+    found = wpack.open(out).shard().state_dict("meta")
+    assert all(t.is_meta and t.shape == model_like()[name].shape for name, t in found.items())
+
+
+def test_the_command(source, run, tmp_path):
+    code = "import sys; from wpack._command import main; sys.argv = ['wpack'] + sys.argv[1:]; raise SystemExit(main())"
+    done = run(code, "inspect", source, check=False)
+    assert done.returncode == 0 and "rows" in done.stdout or "tensors" in done.stdout
+    assert run(code, "--version", check=False).stdout.split()[1] == wpack.__version__
+    done = run(code, "inspect", tmp_path / "none", check=False)
+    assert done.returncode == 1 and "error:" in done.stderr
+    assert run(code, "inspect", "--what", check=False).returncode == 2
