@@ -35,8 +35,8 @@ impl ReaderAt for Window<'_> {
     }
 }
 
-/// Finds the archive at the end of the file. The second value is where its offsets count from
-/// when bytes were put before it and it has zip64 records; the reader corrects the rest itself.
+/// Finds the archive at the end of the file. The second value is where its offsets count from:
+/// not from 0 when bytes were put before it, another archive for example.
 pub(super) fn locate<'a>(
     file: &'a SourceReader,
     buffer: &mut [u8],
@@ -49,7 +49,8 @@ pub(super) fn locate<'a>(
             .map_err(|(_, error)| locate_error(file, error))
     };
     let zip = find(0, buffer)?;
-    match base64(file, zip.eocd_offset()) {
+    let end = zip.eocd_offset();
+    match shift64(file, end).or_else(|| shift32(file, end)) {
         None => Ok((zip, 0)),
         Some(base) => {
             let base = base.map_err(|missing| Error::Corrupt {
@@ -70,7 +71,7 @@ pub(super) fn locate<'a>(
 
 /// How far the zip64 end record lies behind where its locator says it does; an error if it lies
 /// before. None if there is none in its usual place.
-fn base64(file: &SourceReader, end: u64) -> Option<Result<u64, u64>> {
+fn shift64(file: &SourceReader, end: u64) -> Option<Result<u64, u64>> {
     let locator = end.checked_sub(LOCATOR64)?;
     let at = locator.checked_sub(END64)?;
     let mut bytes = [0; 76];
@@ -80,10 +81,25 @@ fn base64(file: &SourceReader, end: u64) -> Option<Result<u64, u64>> {
         return None;
     }
     let stated = u64::from_le_bytes(*bytes.get(64..72)?.first_chunk()?);
-    Some(
-        at.checked_sub(stated)
-            .ok_or_else(|| stated.saturating_sub(at)),
-    )
+    Some(distance(stated, at))
+}
+
+/// The same for the central directory, which ends where the end record begins.
+fn shift32(file: &SourceReader, end: u64) -> Option<Result<u64, u64>> {
+    let mut record = [0; 22];
+    file.read_exact_at(end, &mut record, "zip end record")
+        .ok()?;
+    let len = u32::from_le_bytes(*record.get(12..16)?.first_chunk()?);
+    let stated = u32::from_le_bytes(*record.get(16..20)?.first_chunk()?);
+    let at = end.checked_sub(len.into())?;
+    let mut magic = [0; 4];
+    file.read_exact_at(at, &mut magic, "zip directory").ok()?;
+    (len > 0 && magic == *b"PK\x01\x02").then(|| distance(stated.into(), at))
+}
+
+fn distance(stated: u64, at: u64) -> Result<u64, u64> {
+    at.checked_sub(stated)
+        .ok_or_else(|| stated.saturating_sub(at))
 }
 
 fn locate_error(file: &SourceReader, error: rawzip::Error) -> Error {

@@ -184,8 +184,10 @@ impl<'g> Walk<'g> {
         place: Place,
     ) -> Result<(), Error> {
         let view = self.tensors.objects;
-        let odd = entries
-            .find(|&(key, value)| self.survey.holds(value) && key_name(view.graph, key).is_none());
+        let odd = entries.find(|&(key, value)| {
+            let nameless = key_name(view.graph, key).is_none();
+            self.survey.holds(key) || (nameless && self.survey.holds(value))
+        });
         match odd {
             None => Ok(()),
             Some((key, _)) => Err(self.unsupported(
