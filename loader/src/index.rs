@@ -1,6 +1,6 @@
 //! The index of a pack: header and root read at once, tables when they are needed.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use wpack_format::{
     BlockTable, EmbeddedFile, Extent, Header, Hex, Root, SliceTable, TableRef, TensorTable, sha256,
@@ -19,7 +19,8 @@ use crate::{ByteSource, Error};
 pub struct Index {
     header: Header,
     root: Root,
-    tensors: Vec<OnceLock<Arc<TensorTable>>>,
+    /// Locked while one is read, so that it is read once.
+    tensors: Vec<Mutex<Option<Arc<TensorTable>>>>,
     label: String,
 }
 
@@ -36,7 +37,7 @@ impl Index {
         let header = Header::decode(&head, source.len()).map_err(wrap)?;
         let bytes = read_range(source, header.root.offset, header.root.len, "the root")?;
         let root = Root::decode(&bytes, &header).map_err(wrap)?;
-        let tensors = root.components.iter().map(|_| OnceLock::new()).collect();
+        let tensors = root.components.iter().map(|_| Mutex::default()).collect();
         Ok(Self {
             header,
             root,
@@ -124,7 +125,8 @@ impl Index {
         ) else {
             return Err(self.unknown_component(component));
         };
-        if let Some(table) = cell.get() {
+        let mut known = cell.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(table) = &*known {
             return Ok(Arc::clone(table));
         }
         let bytes = self.table(source, &record.tensors, "a tensor table")?;
@@ -132,7 +134,7 @@ impl Index {
         table
             .check_references(&self.root.description)
             .map_err(|e| self.wrap(e))?;
-        Ok(Arc::clone(cell.get_or_init(|| Arc::new(table))))
+        Ok(Arc::clone(known.insert(Arc::new(table))))
     }
 
     /// The slice table of an extent.

@@ -20,6 +20,11 @@ use memmap2::{Advice, Mmap, MmapOptions, MmapRaw};
 use crate::{ByteSource, Error, FileSource};
 
 /// A whole file mapped for reading, its pages shared with every process that maps it.
+///
+/// A map shows the file as it is, not as it was. A pack must never be changed in place: write another
+/// file and rename it, as `wpack convert` does. A file that is replaced or deleted stays alive for
+/// those who mapped it. A page that is cut off a mapped file ends the process with `SIGBUS` when it is
+/// touched; [`crate::FileSource`] makes an error of the same.
 #[derive(Debug)]
 pub struct Map(Option<Mmap>);
 

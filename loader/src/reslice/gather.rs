@@ -2,7 +2,10 @@
 
 use std::ops::ControlFlow;
 
-use super::{Finder, Piece, Reslice, ResliceEntry};
+use super::{
+    Reslice, ResliceEntry,
+    stored::{Finder, Piece},
+};
 use crate::{ByteSource, Error};
 
 /// Pieces shorter than this are read together with what lies between them.

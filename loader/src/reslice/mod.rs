@@ -8,112 +8,26 @@
 
 mod explain;
 mod gather;
+mod options;
 mod ranges;
 mod stored;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    borrow::Cow,
-    collections::{BTreeMap, HashMap},
-    ops::ControlFlow,
-    sync::Arc,
-};
+use std::{borrow::Cow, collections::HashMap, ops::ControlFlow, sync::Arc};
 
 use wpack_format::{Content, DType, Slice, SliceKind, TensorRef, TensorTable};
-use wpack_plan::{ComponentSpec, Inventory, Mesh, Plan, Request, TensorSpec};
+use wpack_plan::{ComponentSpec, Inventory, Plan, TensorSpec};
 
-pub use self::explain::{Explanation, Share};
-use self::{ranges::Range, stored::Stored};
+pub use self::{
+    explain::{Explanation, Share},
+    options::ResliceOptions,
+};
+use self::{
+    ranges::Range,
+    stored::{Finder, Piece},
+};
 use crate::{ByteSource, Error, Index, Pack, shard::stored_shape};
-
-/// Which slices are wanted.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ResliceOptions {
-    /// The rank.
-    pub rank: u32,
-    /// The number of ranks; for layouts that cut, this or a mesh.
-    pub ranks: Option<u32>,
-    /// The mesh.
-    pub mesh: Option<Mesh>,
-    /// The layout; the pack's own if none.
-    pub layout: Option<String>,
-    /// Layouts by component; the pack's own where neither this nor `layout` says anything.
-    pub component_layouts: BTreeMap<String, String>,
-    /// What layouts must know of the model, such as the order of its parameters; what the pack's own
-    /// plan file says if none.
-    pub options: Option<wpack_plan::Options>,
-}
-
-impl ResliceOptions {
-    /// One rank, as the pack itself is laid out.
-    #[must_use]
-    pub fn new(rank: u32) -> Self {
-        Self {
-            rank,
-            ..Self::default()
-        }
-    }
-
-    /// Of so many ranks.
-    #[must_use]
-    pub fn with_ranks(mut self, ranks: u32) -> Self {
-        self.ranks = Some(ranks);
-        self
-    }
-
-    /// Of a mesh.
-    #[must_use]
-    pub fn with_mesh(mut self, mesh: Mesh) -> Self {
-        self.mesh = Some(mesh);
-        self
-    }
-
-    /// In another layout than the pack's.
-    #[must_use]
-    pub fn with_layout(mut self, layout: impl Into<String>) -> Self {
-        self.layout = Some(layout.into());
-        self
-    }
-
-    /// What the planner is asked. Globs given at conversion stay in force.
-    fn request(&self, index: &Index) -> Result<Request, Error> {
-        let description = &index.root().description;
-        let plan = |source| Error::Plan { source };
-        let planned = match &description.plan.file {
-            Some(file) => wpack_plan::PlanFile::parse(file)
-                .and_then(|file| file.request())
-                .map_err(plan)?,
-            None => Request::default(),
-        };
-        let mut request = Request {
-            mesh: self.mesh.clone(),
-            ranks: self.ranks,
-            layout: self
-                .layout
-                .clone()
-                .unwrap_or_else(|| description.layout.clone()),
-            component_layouts: self.component_layouts.clone(),
-            replicate: description.plan.replicate.clone(),
-            shard: description.plan.shard.clone(),
-            options: self.options.clone().unwrap_or(planned.options),
-        };
-        if self.layout.is_none() {
-            for component in &description.components {
-                let layouts = &mut request.component_layouts;
-                layouts
-                    .entry(component.name.clone())
-                    .or_insert_with(|| component.layout.clone());
-            }
-        }
-        if self.mesh.is_none() && self.ranks.is_none() {
-            let axes = description.mesh.clone().map(Mesh::new).transpose();
-            request.mesh = axes.map_err(plan)?;
-        }
-        Ok(request)
-    }
-}
 
 /// The slices of a rank as another layout wants them, and where their bytes are.
 #[derive(Debug)]
@@ -153,6 +67,21 @@ enum Place {
 impl Index {
     /// The slices of a rank of any mesh and layout. Reads the tables of all extents, and keeps what
     /// the rank can need.
+    ///
+    /// ```
+    /// use wpack_loader::{Pack, ResliceOptions};
+    ///
+    /// let pack = Pack::open("../fixtures/golden/v1-owners.wpack")?;
+    /// // The pack is for eight ranks; this is the first of two under ZeRO-3.
+    /// let options = ResliceOptions::new(0).with_ranks(2).with_layout("zero3");
+    /// let reslice = pack.reslice(&options)?;
+    /// println!("{}", reslice.explain());
+    /// for entry in reslice.entries() {
+    ///     let bytes = reslice.bytes(pack.bytes(), entry)?;
+    ///     assert_eq!(bytes.len() as u64, entry.len());
+    /// }
+    /// # Ok::<(), wpack_loader::Error>(())
+    /// ```
     pub fn reslice(
         &self,
         source: &(impl ByteSource + ?Sized),
@@ -199,7 +128,7 @@ impl Index {
         reslice.find_stored(self, source)?;
         reslice.place()?;
         if reslice.explanation.gathered.bytes > 0 {
-            reslice.explanation.convert = Some(command(&request, &plan));
+            reslice.explanation.convert = Some(options::command(&request, &plan));
         }
         Ok(reslice)
     }
@@ -237,26 +166,6 @@ fn wanted(plan: &Plan, rank: u32) -> Result<Vec<ResliceEntry>, Error> {
         }));
     }
     Ok(entries)
-}
-
-/// The command that makes a pack in which every slice is one range.
-fn command(request: &Request, plan: &Plan) -> String {
-    let mut words = vec!["wpack convert CHECKPOINT -o OUT.wpack".to_owned()];
-    words.push(format!("--layout {}", request.layout));
-    if let Some(mesh) = plan.mesh() {
-        match &request.mesh {
-            Some(_) => words.push(format!("--mesh {mesh}")),
-            None => words.push(format!("--ranks {}", mesh.ranks())),
-        }
-    }
-    words.extend(
-        request
-            .replicate
-            .iter()
-            .map(|glob| format!("--replicate '{glob}'")),
-    );
-    words.extend(request.shard.iter().map(|glob| format!("--shard '{glob}'")));
-    words.join(" ")
 }
 
 impl Reslice {
@@ -548,38 +457,6 @@ fn tensor_of(slice: &Slice) -> Option<u32> {
             let first = tensors.next()?;
             tensors.all(|tensor| tensor == first).then_some(first)
         }
-    }
-}
-
-/// A piece of a slice's bytes.
-enum Piece {
-    /// Bytes of the file.
-    Bytes { at: u64, len: u64 },
-    /// Fill.
-    Fill { len: u64, value: [u8; 16] },
-}
-
-/// The places of the tensor looked up last: slices of one tensor mostly come together.
-#[derive(Default)]
-struct Finder {
-    last: Option<((usize, u32), Stored)>,
-}
-
-impl Finder {
-    fn find(&mut self, number: usize, component: &ComponentTable, tensor: u32) -> Option<&Stored> {
-        let key = (number, tensor);
-        if self.last.as_ref().is_none_or(|(last, _)| *last != key) {
-            let slices = component
-                .stored
-                .get(&tensor)
-                .map(Vec::as_slice)
-                .unwrap_or_default();
-            let slices = slices.iter().map(|(slice, offset)| (slice, *offset));
-            let dtype = component.dtype(tensor)?;
-            let stored = Stored::new(tensor, dtype, |tensor| component.shape(tensor), slices);
-            self.last = Some((key, stored));
-        }
-        self.last.as_ref().map(|(_, stored)| stored)
     }
 }
 

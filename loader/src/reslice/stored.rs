@@ -4,7 +4,10 @@ use std::ops::ControlFlow;
 
 use wpack_format::{BoxPart, Content, DType, FlatPart, Slice};
 
-use super::ranges::{self, Range, ranges};
+use super::{
+    ComponentTable,
+    ranges::{self, Range, ranges},
+};
 
 /// Elements of one tensor that lie together in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +141,43 @@ pub(super) fn bounds(
                 }
             }
         }
+    }
+}
+
+/// A piece of a slice's bytes.
+pub(super) enum Piece {
+    /// Bytes of the file.
+    Bytes { at: u64, len: u64 },
+    /// Fill.
+    Fill { len: u64, value: [u8; 16] },
+}
+
+/// The places of the tensor looked up last: slices of one tensor mostly come together.
+#[derive(Default)]
+pub(super) struct Finder {
+    last: Option<((usize, u32), Stored)>,
+}
+
+impl Finder {
+    pub(super) fn find(
+        &mut self,
+        number: usize,
+        component: &ComponentTable,
+        tensor: u32,
+    ) -> Option<&Stored> {
+        let key = (number, tensor);
+        if self.last.as_ref().is_none_or(|(last, _)| *last != key) {
+            let slices = component
+                .stored
+                .get(&tensor)
+                .map(Vec::as_slice)
+                .unwrap_or_default();
+            let slices = slices.iter().map(|(slice, offset)| (slice, *offset));
+            let dtype = component.dtype(tensor)?;
+            let stored = Stored::new(tensor, dtype, |tensor| component.shape(tensor), slices);
+            self.last = Some((key, stored));
+        }
+        self.last.as_ref().map(|(_, stored)| stored)
     }
 }
 

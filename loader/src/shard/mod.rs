@@ -46,6 +46,9 @@ struct ByTensor {
     at: Vec<Option<(u32, u32)>>,
 }
 
+/// Slice tables of together this many bytes are worth a second thread.
+const LARGE: u64 = 1 << 20;
+
 impl Index {
     /// The slices of a rank: reads and checks the tables of its extents.
     pub fn shard(
@@ -54,10 +57,26 @@ impl Index {
         rank: u32,
     ) -> Result<ShardIndex, Error> {
         let held = self.extents_of(rank)?;
-        let extents = held.into_iter().map(|index| self.held(source, index));
+        let large = held.iter().filter_map(|index| self.extent(*index));
+        let large = large.map(|extent| extent.slices.len).sum::<u64>() >= LARGE;
+        let extents = std::thread::scope(|scope| {
+            if large {
+                // Tensor tables are read beside the slice tables. What goes wrong here goes wrong
+                // again, and is reported, where the table is asked for.
+                let held = &held;
+                let _ = std::thread::Builder::new().spawn_scoped(scope, move || {
+                    for extent in held.iter().filter_map(|index| self.extent(*index)) {
+                        let _ = self.tensors(source, extent.component);
+                    }
+                });
+            }
+            held.iter()
+                .map(|index| self.held(source, *index))
+                .collect::<Result<_, _>>()
+        })?;
         Ok(ShardIndex {
             rank,
-            extents: extents.collect::<Result<_, _>>()?,
+            extents,
             by_tensor: OnceLock::new(),
         })
     }
@@ -72,8 +91,8 @@ impl Index {
             .extent(index)
             .ok_or_else(|| self.unknown_extent(index))?
             .clone();
-        let tensors = self.tensors(source, extent.component)?;
         let slices = self.slices(source, &extent)?;
+        let tensors = self.tensors(source, extent.component)?;
         slices.check_tensors(&*tensors).map_err(|e| self.wrap(e))?;
         let record = self.root().components.get(extent.component as usize);
         let component = record.map_or_else(|| "".into(), |record| record.name.as_str().into());

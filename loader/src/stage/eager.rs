@@ -54,6 +54,23 @@ struct Place<'a, 'd> {
 ///
 /// After an error the memory holds anything. At the end the source is checked not to have changed
 /// meanwhile.
+///
+/// ```
+/// use std::sync::atomic::AtomicBool;
+/// use wpack_loader::{FileSource, Index, NoProgress, ReadOptions, read_into};
+///
+/// let file = FileSource::open("../fixtures/golden/v1-owners.wpack")?;
+/// let index = Index::read(&file)?;
+/// let shard = index.shard(&file, 0)?;
+/// let transfers = shard.transfers(&index, &file, true, |slice| slice.component() == "dit")?;
+/// let mut memory: Vec<Vec<u8>> =
+///     transfers.destinations().iter().map(|slice| vec![0; slice.len as usize]).collect();
+/// let places = memory.iter_mut().map(Vec::as_mut_slice).collect();
+/// let (options, interrupt) = (ReadOptions::default(), AtomicBool::new(false));
+/// let stats = read_into(&file, &transfers, places, &options, &NoProgress, &interrupt)?;
+/// assert_eq!(stats.checked, transfers.read_bytes());
+/// # Ok::<(), wpack_loader::Error>(())
+/// ```
 pub fn read_into(
     source: &dyn ByteSource,
     transfers: &Transfers,

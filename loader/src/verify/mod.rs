@@ -58,6 +58,20 @@ impl VerifyOptions {
 /// error, because nothing behind it can be trusted; so is a source that ends early.
 ///
 /// Reads through [`ByteSource`] and not a map, so that a failing disk is a report and no signal.
+///
+/// ```
+/// use std::sync::atomic::AtomicBool;
+/// use wpack_loader::{FileSource, NoProgress, VerifyOptions, verify};
+///
+/// let pack = FileSource::open("../fixtures/golden/v1-owners.wpack")?;
+/// let options = VerifyOptions::default().with_rank(Some(3));
+/// let report = verify(&pack, &options, &NoProgress, &AtomicBool::new(false))?;
+/// assert!(report.is_sound());
+/// for damage in &report.damage {
+///     println!("{}: {} ({:?})", damage.part, damage.fault, damage.tensors);
+/// }
+/// # Ok::<(), wpack_loader::Error>(())
+/// ```
 pub fn verify(
     source: &dyn ByteSource,
     options: &VerifyOptions,

@@ -38,6 +38,14 @@ pub(super) fn all() -> Vec<Error> {
             expected: 3735928559,
             found: 4095,
         },
+        Error::SliceChecksum {
+            path: "model.wpack".into(),
+            extent: 2,
+            slice: 3,
+            offset: 8192,
+            expected: 3735928559,
+            found: 4095,
+        },
         Error::EmbeddedFile {
             path: "model.wpack".into(),
             file: "config.json".into(),
@@ -49,6 +57,14 @@ pub(super) fn all() -> Vec<Error> {
             what: "a slice table",
         },
         Error::RankOutsideMesh { rank: 9, ranks: 4 },
+        Error::Plan {
+            source: wpack_plan::Error::NoRanks,
+        },
+        Error::NotStored {
+            path: "model.wpack".into(),
+            tensor: "blocks.0.weight".into(),
+            kind: " (master copy)",
+        },
         Error::UnknownExtent {
             extent: 1,
             extents: 2,
@@ -74,6 +90,19 @@ pub(super) fn all() -> Vec<Error> {
             bytes: 1,
             what: "a slice table",
         },
+        Error::Budget {
+            needed: 8388608,
+            budget: 4096,
+        },
+        Error::Sink {
+            doing: "copying",
+            source: Box::new(refused()),
+        },
+        Error::WrongMemory {
+            expected: 2,
+            found: 1,
+        },
+        Error::ReaderLost,
         Error::Interrupted,
         Error::Threads {
             threads: 1,
