@@ -47,7 +47,7 @@ pub enum Error {
         have: Vec<String>,
     },
     /// `verify` found damage; the report lists it.
-    #[error("`{path}` is damaged: {parts} of its parts are not what was written")]
+    #[error("`{path}` is damaged in {}", crate::human::plural(*parts, "part"))]
     Damaged {
         /// The pack.
         path: String,
@@ -128,7 +128,7 @@ fn list(names: &[String]) -> String {
 }
 
 /// Codes of requests that contradict the input or themselves: the arguments are at fault.
-const USAGE: [&str; 24] = [
+const USAGE: [&str; 25] = [
     "align",
     "axis-missing",
     "axis-taken",
@@ -138,6 +138,7 @@ const USAGE: [&str; 24] = [
     "no-component",
     "no-extent",
     "no-ranks",
+    "nothing-left",
     "output-exists",
     "pattern",
     "pattern-unused",
@@ -156,11 +157,14 @@ const USAGE: [&str; 24] = [
 ];
 
 /// Codes of a system that refused.
-const UNEXPECTED: [&str; 6] = [
+const UNEXPECTED: [&str; 9] = [
+    "inconsistent-plan",
     "internal",
+    "no-space",
     "out-of-memory",
-    "stdout",
     "signals",
+    "stdout",
+    "target-io",
     "threads",
     "write",
 ];
@@ -194,6 +198,13 @@ impl Error {
     /// What to do about it.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
+        self.own_hint().or_else(|| {
+            let missing = self.system().is_some_and(|e| e.kind() == io::ErrorKind::NotFound);
+            missing.then(|| "check the path; a relative one starts at the working directory".to_owned())
+        })
+    }
+
+    fn own_hint(&self) -> Option<String> {
         Some(match self {
             Self::Checkpoint(error) => return error.hint(),
             Self::Convert(wpack_convert::Error::Pack(error)) | Self::Loader(error) => {

@@ -3,34 +3,29 @@
 use std::{fmt::Write as _, time::Duration};
 
 const UNITS: [(&str, u64); 5] = [
-    ("TiB", 1 << 40),
-    ("GiB", 1 << 30),
-    ("MiB", 1 << 20),
-    ("KiB", 1 << 10),
     ("B", 1),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
 ];
 
 /// Three significant digits and a binary unit: `27.3 GiB`, `512 B`; `64 KiB` when that is exact.
 #[must_use]
 pub fn bytes(n: u64) -> String {
-    for (unit, size) in UNITS {
-        if n < size {
-            continue;
-        }
-        if size == 1 {
+    let (mut unit, mut size) = ("B", 1);
+    for next in UNITS {
+        (unit, size) = next;
+        // What rounds to 1024 is one of the next unit.
+        if (u128::from(n) + u128::from(size) / 2) / u128::from(size) < 1024 {
             break;
         }
-        if n.is_multiple_of(size) && n / size < 1024 {
-            return format!("{} {unit}", n / size);
-        }
-        let text = three_digits(n, size);
-        // 1023.9 KiB would round to 1024 KiB, which is 1 MiB.
-        if text == "1024" {
-            continue;
-        }
-        return format!("{text} {unit}");
     }
-    format!("{n} B")
+    if n.is_multiple_of(size) {
+        format!("{} {unit}", n / size)
+    } else {
+        format!("{} {unit}", three_digits(n, size))
+    }
 }
 
 /// [`bytes`], and the exact number where it says more.

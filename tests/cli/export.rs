@@ -38,11 +38,46 @@ fn one_file_or_one_for_each_component() {
     let desk = Desk::with_model();
     desk.safetensors("vae.safetensors", &[("conv.weight", "F32", &[4, 2])]);
     desk.done("convert dit=model.safetensors vae=vae.safetensors -o m.wpack");
-    transcript!(desk, "export m.wpack -o out", @"");
-    transcript!(desk, "export m.wpack -o vae-again.safetensors --component vae --json", @"");
-    transcript!(desk, "export m.wpack -o all.safetensors", @"");
-    transcript!(desk, "export m.wpack -o out", @"");
-    transcript!(desk, "export m.wpack -o out --component text", @"");
+    transcript!(desk, "export m.wpack -o out", @"
+    exit 0
+    --- stderr
+    wrote out/dit.safetensors: 5 tensors, 688 B
+    wrote out/vae.safetensors: 1 tensor, 144 B
+    ");
+    transcript!(desk, "export m.wpack -o vae-again.safetensors --component vae --json", @r#"
+    exit 0
+    --- stdout
+    {
+      "schema": 1,
+      "command": "export",
+      "files": [
+        {
+          "component": "vae",
+          "path": "vae-again.safetensors",
+          "bytes": 144,
+          "tensors": 1
+        }
+      ]
+    }
+    "#);
+    transcript!(desk, "export m.wpack -o all.safetensors", @"
+    exit 2
+    --- stderr
+    error: 2 components do not go into one file
+    hint: give a folder with --output, or one component with --component
+    ");
+    transcript!(desk, "export m.wpack -o out", @"
+    exit 2
+    --- stderr
+    error: `out/dit.safetensors` exists
+    hint: give another --output, or --overwrite
+    ");
+    transcript!(desk, "export m.wpack -o out --component text", @"
+    exit 2
+    --- stderr
+    error: no component `text`; there is `dit`, `vae`
+    hint: give one that is there: --component dit
+    ");
     assert_eq!(tensors(&desk, "out/vae.safetensors"), tensors(&desk, "vae.safetensors"));
     assert_eq!(tensors(&desk, "out/dit.safetensors"), tensors(&desk, "model.safetensors"));
 }
@@ -56,6 +91,11 @@ fn damage_is_not_copied() {
     let at = usize::try_from(report["extents"][0]["offset"].as_u64().unwrap()).unwrap();
     bytes[at] ^= 1;
     desk.write("m.wpack", &bytes);
-    transcript!(desk, "export m.wpack -o back.safetensors", @"");
+    transcript!(desk, "export m.wpack -o back.safetensors", @"
+    exit 1
+    --- stderr
+    error: `m.wpack` is damaged: block 0 of extent 0, at byte 65536, has CRC-32C 3a6b1a39 instead of ed8d7b97
+    hint: `wpack verify m.wpack` lists all damage; copy the pack again
+    ");
     assert!(!desk.path("back.safetensors").exists());
 }

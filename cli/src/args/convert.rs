@@ -35,9 +35,9 @@ pub struct ConvertArgs {
     #[arg(short = 'n', long, help_heading = "File")]
     pub dry_run: bool,
     /// Worker threads; by default one for each core. The bytes written do not depend on it.
-    #[arg(long, value_name = "N", value_parser = super::parse_threads)]
+    #[arg(long, value_name = "N", value_parser = super::parse_threads, help_heading = "File")]
     pub threads: Option<usize>,
     /// Print one JSON object.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
 }

@@ -19,6 +19,6 @@ pub struct ExportArgs {
     #[arg(long)]
     pub overwrite: bool,
     /// Print one JSON object.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
 }

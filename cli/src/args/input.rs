@@ -37,7 +37,7 @@ pub struct TransformArgs {
     #[arg(long, value_name = "GLOB")]
     pub exclude: Vec<String>,
     /// Cast floating-point tensors exactly as torch.Tensor.to does: bf16, fp16, fp32, fp64,
-    /// fp8_e4m3, fp8_e5m2, ... With COMPONENT= for one component.
+    /// fp8_e4m3fn, fp8_e5m2, ... With COMPONENT= for one component.
     #[arg(long, value_name = "[COMPONENT=]DTYPE", value_parser = parse_scoped)]
     pub dtype: Vec<Scoped>,
     /// Remove this prefix from names that have it; of several, the first that fits.
@@ -56,8 +56,9 @@ pub struct TransformArgs {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Layout")]
 pub struct LayoutArgs {
-    /// How tensors are spread over the ranks: replicate, usp, zero3 or fsdp2. With COMPONENT= for
-    /// one component.
+    /// How tensors are spread over the ranks: replicate, usp, zero1, zero2, zero3, fsdp1, fsdp2,
+    /// hsdp, tp, ep, pp; joined with `+` where several act. With COMPONENT= for one component. By
+    /// default replicate.
     #[arg(long, value_name = "[COMPONENT=]LAYOUT", value_parser = parse_scoped)]
     pub layout: Vec<Scoped>,
     /// Number of ranks. Not needed for replicate and usp, whose packs fit any number.
@@ -189,6 +190,18 @@ mod tests {
         assert_eq!(all.as_deref(), Some("zero3"));
         assert_eq!(single, [("vae".to_owned(), "replicate".to_owned())]);
         assert!(parse_scoped("=zero3").is_err());
+    }
+
+    #[test]
+    fn the_help_names_every_layout() {
+        use clap::CommandFactory as _;
+        let mut command = crate::Cli::command();
+        let convert = command.find_subcommand_mut("convert").unwrap();
+        let help = convert.render_long_help().to_string();
+        for layout in wpack_plan::layouts() {
+            let named = help.split(|c: char| !c.is_alphanumeric()).any(|word| word == layout.name);
+            assert!(named, "{}", layout.name);
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub struct InspectArgs {
     #[arg(long, value_name = "R")]
     pub rank: Option<u32>,
     /// List tensors, all or those whose name matches; with --rank the rank's slices of them.
-    #[arg(long, value_name = "GLOB", num_args = 0..=1, default_missing_value = "*")]
+    #[arg(long, value_name = "GLOB", num_args = 0..=1, default_missing_value = "*", help_heading = "Output")]
     pub tensors: Option<String>,
     /// Path of the state dict inside a pickled object, for checkpoints.
     #[arg(long, value_name = "PATH")]
@@ -22,6 +22,6 @@ pub struct InspectArgs {
     #[arg(long, value_name = "BYTES", value_parser = crate::human::parse_bytes)]
     pub output_limit: Option<u64>,
     /// Print one JSON object.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
 }

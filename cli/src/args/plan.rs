@@ -17,12 +17,12 @@ pub struct PlanArgs {
     #[command(flatten)]
     pub transform: TransformArgs,
     /// Alignment of extents, as for `convert`.
-    #[arg(long, value_name = "BYTES", value_parser = crate::human::parse_bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = crate::human::parse_bytes, help_heading = "File")]
     pub align: Option<u64>,
     /// List tensors, all or those whose name matches.
-    #[arg(long, value_name = "GLOB", num_args = 0..=1, default_missing_value = "*")]
+    #[arg(long, value_name = "GLOB", num_args = 0..=1, default_missing_value = "*", help_heading = "Output")]
     pub tensors: Option<String>,
     /// Print one JSON object.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
 }

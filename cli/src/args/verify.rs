@@ -24,6 +24,6 @@ pub struct VerifyArgs {
     #[arg(long, value_name = "N", value_parser = super::parse_threads)]
     pub threads: Option<usize>,
     /// Print one JSON object.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
 }
