@@ -29,7 +29,15 @@ pub(crate) fn loader(py: Python<'_>, error: &wpack_loader::Error) -> PyErr {
     if matches!(error, wpack_loader::Error::Interrupted) {
         return pyo3::exceptions::PyKeyboardInterrupt::new_err(());
     }
-    raise(py, error.code(), &chain(error), error.hint())
+    let hint = match error {
+        wpack_loader::Error::Map { .. } => Some(
+            "wpack.open(path, read_only=True) maps without reserving anything, but a write to a tensor then ends \
+             the process; state_dict(eager=True) reads into memory instead"
+                .to_owned(),
+        ),
+        _ => error.hint(),
+    };
+    raise(py, error.code(), &chain(error), hint)
 }
 
 /// An error of a load; one that Python's side of the sink raised comes out as it is.

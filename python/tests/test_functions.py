@@ -119,7 +119,7 @@ def test_verify_against(source, tmp_path):
         (lambda path: wpack.convert(path / "none.safetensors", path / "x.wpack", layout="replicate"), "WpackError"),
         (lambda path: wpack.convert(path / "model.safetensors", path / "x.wpack", layout="nonsense"), "UnknownLayoutError"),
         (lambda path: wpack.convert(path / "model.safetensors", path / "x.wpack", layout="zero3"), "RanksMissingError"),
-        (lambda path: wpack.convert(path / "model.safetensors", path / "text.wpack", layout="replicate"), "OutputExistsError"),
+        (lambda path: wpack.convert(path / "model.safetensors", path / "text.wpack", layout="replicate"), "TargetExistsError"),
         (lambda path: wpack.inspect(path / "model.safetensors", rank=-1), "UsageError"),
     ],
 )

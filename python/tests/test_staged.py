@@ -45,7 +45,7 @@ def test_the_ring_takes_every_dtype(convert):
 def test_a_ring_without_room_is_an_error(large):
     with pytest.raises(wpack.WpackError) as caught:
         ring(large[1], budget=1 * MIB)
-    assert caught.value.code == "budget"
+    assert caught.value.code == "ring-budget"
 
 
 class Late(_stage.Sink):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Union
 
 from . import _wpack
 from ._progress import Progress, choose
-from .errors import DamagedError, WpackError, from_code
+from .errors import WpackError, from_code
 
 if TYPE_CHECKING:
     import torch
@@ -172,23 +172,13 @@ def _run(arguments: list[str], progress: bool | Progress | None) -> dict[str, An
     status, text = _wpack.run_json(["wpack", *arguments, "--json", "--quiet"], choose(progress))
     report: dict[str, Any] = json.loads(text) if text else {}
     error = report.get("error")
-    if error is not None:
+    if error is not None or status != 0:
+        error = error or {"code": "internal", "message": f"the command ended with status {status}"}
         message = ": ".join([error["message"], *error.get("causes", [])])
-        raise from_code(error["code"], message, error.get("hint"))
-    if status != 0:
-        raise _finding(report, arguments)
+        raised: WpackError = from_code(error["code"], message, error.get("hint"))
+        raised.report = report
+        raise raised
     return report
-
-
-def _finding(report: dict[str, Any], arguments: list[str]) -> WpackError:
-    """The exception of a check that worked and found something."""
-    damage = [f"{item}" for item in report.get("damage", [])]
-    if damage or "differences" not in report:
-        raised: WpackError = DamagedError(f"{arguments[1]} is damaged", damage=damage)
-    else:
-        raised = DifferentError(f"{arguments[1]} is not what the checkpoint gives")
-    raised.report = report
-    return raised
 
 
 def _inputs(inputs: Inputs) -> list[str]:
