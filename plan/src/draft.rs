@@ -126,6 +126,24 @@ impl<'a> Draft<'a> {
         self.mesh.axis(name).is_some()
     }
 
+    /// The axes of these names, in the order of the mesh.
+    pub(crate) fn axes(&self, names: &[&str]) -> Axes {
+        let axes = self.mesh.axes().iter().enumerate();
+        Axes::new(
+            axes.filter(|(_, a)| names.contains(&a.name.as_str()))
+                .map(|(at, _)| at)
+                .collect(),
+        )
+    }
+
+    /// Whether a step has placed a tensor.
+    pub(crate) fn is_placed(&self, tensor: u32) -> bool {
+        self.placed
+            .list_of
+            .get(index(tensor))
+            .is_some_and(|&list| list != 0)
+    }
+
     /// The axes that a layout cuts over: the mesh's only one, else those of these names.
     pub(crate) fn take_axes(&mut self, layout: &str, wanted: &[&str]) -> Result<Axes, Error> {
         let found: Vec<usize> = match self.mesh.axes() {

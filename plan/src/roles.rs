@@ -167,10 +167,13 @@ pub(crate) fn check(inventory: &Inventory) -> Result<(), Error> {
                     max: spec::MAX_DIMS,
                 });
             }
-            let bytes = tensor
-                .shape
-                .iter()
-                .try_fold(1u64, |product, &size| product.checked_mul(size))
+            // The format wants the product without zeros to fit, so that no reader can overflow.
+            let count = |zeros: bool| {
+                let sizes = tensor.shape.iter().filter(|&&size| zeros || size > 0);
+                sizes.copied().try_fold(1u64, u64::checked_mul)
+            };
+            let bytes = count(false)
+                .and(count(true))
                 .and_then(|count| tensor.dtype.bytes(count))
                 .filter(|&bytes| i64::try_from(bytes).is_ok());
             let Some(bytes) = bytes else {

@@ -180,8 +180,15 @@ fn boxes(tensor: u32, held: &[Vec<Interval>]) -> Result<Content, Fault> {
     if let Some(empty) = held.iter().position(Vec::is_empty) {
         // One box without elements: the slice of a rank that holds nothing still says of what.
         let len = |pieces: &Vec<Interval>| pieces.iter().map(|piece| piece.hi - piece.lo).sum();
-        let part = BoxPart::Box { start: vec![0; held.len()], size: held.iter().map(len).collect() };
-        return Ok(Content::Boxes { tensor, dim: index(empty)?, parts: vec![part] });
+        let part = BoxPart::Box {
+            start: vec![0; held.len()],
+            size: held.iter().map(len).collect(),
+        };
+        return Ok(Content::Boxes {
+            tensor,
+            dim: index(empty)?,
+            parts: vec![part],
+        });
     }
     let mut split = held
         .iter()

@@ -7,7 +7,10 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 use support::{elements, inventory};
-use wpack_format::{Content, DType, FlatPart, Owners, Role, Slice, SliceTable, Tensor, spec};
+use wpack_format::{
+    Content, DType, FlatPart, Owners, Role, Slice, SliceTable, Tensor, TensorName, TensorTable,
+    spec,
+};
 use wpack_plan::{Error, Fault, Inventory, Mesh, Plan, Request, plan};
 
 /// A layout, and a mesh text that fits it.
@@ -87,7 +90,7 @@ fn expected(layout: &str, mesh: &Mesh, rank: u32, shape: &[u64]) -> (Vec<u64>, V
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 192, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn ranks_together_hold_every_element_once((layout, mesh) in layout(), inventory in inventory()) {
@@ -120,7 +123,8 @@ proptest! {
             let tensors = format_tensors(&inventory, extent.component);
             let count = u32::try_from(tensors.len()).unwrap();
             let table = SliceTable::decode(SliceTable::encode(&slices), extent.slice_count, end, count);
-            table.unwrap().check_tensors(&tensors[..]).unwrap();
+            let tensors = TensorTable::decode(TensorTable::encode(&tensors), count).unwrap();
+            table.unwrap().check_tensors(&tensors).unwrap();
         }
         prop_assert!(stored.values().all(|&copies| copies == 1));
         let all: u64 = inventory.components.iter().flat_map(|c| &c.tensors)
@@ -194,11 +198,21 @@ fn format_tensors(inventory: &Inventory, component: u32) -> Vec<Tensor> {
         .tensors
         .iter()
         .map(|spec| Tensor {
-            names: vec![],
+            names: spec
+                .names
+                .iter()
+                .map(|name| TensorName {
+                    name: name.clone(),
+                    source: name.clone(),
+                })
+                .collect(),
             dtype: spec.dtype,
             source_dtype: spec.dtype,
             shape: spec.shape.clone(),
-            stored_shape: spec.shape.clone(),
+            stored_shape: match spec.dtype.bytes(spec.shape.iter().product()) {
+                Some(bytes) if spec.dtype.bits() < 8 => vec![bytes],
+                _ => spec.shape.clone(),
+            },
             role: Role::Parameter,
             rule: 0,
             source: None,

@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-PROOFS = ("fsdp2", "fsdp1", "zero3", "zero12")
+PROOFS = ("fsdp2", "fsdp1", "tp", "zero3", "zero12", "transformers5")
 
 
 def main(names):

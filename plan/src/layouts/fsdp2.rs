@@ -3,6 +3,7 @@
 //! behind it up to `ceil(s0 / W)` are not stored.
 
 use super::Layout;
+use crate::mesh::Axes;
 use crate::placement::Placement;
 use crate::rule::Rule;
 
@@ -16,12 +17,30 @@ pub(super) static LAYOUT: Layout = Layout {
     ],
     axis: |_| Some("fsdp"),
     place: |draft| {
+        // Experts are sharded over what `ep` leaves of the ranks that all else is sharded over.
+        if draft.has_axis("efsdp") && draft.has_axis("ep") {
+            let experts = draft.take_axes("fsdp2", &["efsdp"])?;
+            let all = draft.axes(&["efsdp", "ep"]);
+            for (index, _) in draft.parameters() {
+                let axes = if draft.is_placed(index) {
+                    &experts
+                } else {
+                    &all
+                };
+                draft.place(index, &rows(axes.clone()));
+            }
+            return Ok(());
+        }
         let axes = draft.take_axes("fsdp2", &["fsdp"])?;
-        draft.place_parameters(&Placement::Shard {
-            axes,
-            dim: 0,
-            rule: Rule::Chunk,
-        });
+        draft.place_parameters(&rows(axes));
         Ok(())
     },
 };
+
+fn rows(axes: Axes) -> Placement {
+    Placement::Shard {
+        axes,
+        dim: 0,
+        rule: Rule::Chunk,
+    }
+}

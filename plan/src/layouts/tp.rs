@@ -21,7 +21,9 @@ pub(super) static LAYOUT: Layout = Layout {
     axis: |_| Some("tp"),
     place: |draft| {
         let axes = draft.take_axes("tp", &["tp"])?;
-        place_styles(draft, &axes, |style| style != Style::GroupedGemm)
+        // Where experts have no axis of their own they lie on the ranks of `tp`.
+        let experts = !draft.has_axis("ep");
+        place_styles(draft, &axes, |style| experts || style != Style::GroupedGemm)
     },
 };
 
