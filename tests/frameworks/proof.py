@@ -16,6 +16,7 @@ os.environ.update(
 )
 
 import torch
+import torch._dynamo  # PyTorch imports it at first use: once here, not in every forked rank
 from torch import nn
 
 torch.set_num_threads(1)
