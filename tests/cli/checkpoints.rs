@@ -14,6 +14,7 @@ fn what_a_file_really_is() {
     exit 1
     --- stderr
     error: missing.safetensors: No such file or directory (os error 2)
+    hint: check the path; a relative one starts at the working directory
     ");
     transcript!(desk, "inspect missing/*.safetensors", @"
     exit 1
@@ -92,5 +93,6 @@ fn a_checkpoint_is_no_pack() {
     --- stderr
     error: cannot read `missing.wpack`
       because: No such file or directory (os error 2)
+    hint: check the path; a relative one starts at the working directory
     ");
 }

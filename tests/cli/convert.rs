@@ -273,10 +273,11 @@ fn a_target_that_is_a_source_stays() {
     hint: name another file with -o
     ");
     transcript!(desk, "convert model.safetensors -o no/such/folder/m.wpack", @"
-    exit 1
+    exit 2
     --- stderr
     error: open folder no/such/folder
       because: No such file or directory (os error 2)
+    hint: check the path; a relative one starts at the working directory
     ");
 }
 
@@ -375,7 +376,7 @@ fn requests_that_contradict_themselves() {
     hint: write a glob of names in the checkpoint: --include 'blocks.*'
     ");
     transcript!(desk, "convert model.safetensors -o m.wpack --exclude *", @"
-    exit 1
+    exit 2
     --- stderr
     error: the filters leave no tensor of component `model`
     hint: widen --include, or leave the component out: name the others with --component (without `model`)
@@ -429,7 +430,8 @@ fn a_failure_as_json() {
       "command": "convert",
       "error": {
         "code": "io",
-        "message": "missing.safetensors: No such file or directory (os error 2)"
+        "message": "missing.safetensors: No such file or directory (os error 2)",
+        "hint": "check the path; a relative one starts at the working directory"
       }
     }
     "#);

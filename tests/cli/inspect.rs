@@ -425,5 +425,43 @@ fn names_cannot_drive_the_terminal() {
     let desk = Desk::new();
     desk.safetensors("m.safetensors", &[("a\\u202eb\\u2066", "U8", &[1])]);
     desk.done("convert m.safetensors -o m.wpack");
-    transcript!(desk, "inspect m.wpack --tensors", @"");
+    transcript!(desk, "inspect m.wpack --tensors", @r"
+    exit 0
+    --- stdout
+    m.wpack: wpack format 1, 128 KiB (131,072 B)
+      digest  941e4d66d367576435c141924f786be75342f4e60e28a847333f20539adf5be7
+      layout  replicate, for any number of ranks
+      file    64 KiB of header and index, extents aligned to 64 KiB
+
+    Components
+      name   layout     tensors        parameters  bytes  dtypes
+      model  replicate        1  0 + 1 in buffers    1 B  U8
+
+    Extents
+      #  component  held by  slices  bytes  at byte
+      0  model      all           1    1 B   65,536
+
+    Bytes by who holds them
+      every rank  1 B
+
+    Host memory of a node
+      ranks  this pack, mapped  private copies
+          1                1 B             1 B
+          2                1 B             2 B
+          4                1 B             4 B
+          8                1 B             8 B
+      mapped pages are shared and can be dropped; private copies cannot
+
+    Placements
+      component  tensors  bytes  placement  because
+      model            1    1 B  Replicate  replicate: U8 is not floating point
+
+    Sources
+      file           bytes
+      m.safetensors     81
+
+    Tensors
+      component  name                dtype  shape  bytes  role    rule
+      model      a\u{202e}b\u{2066}  U8     [1]        1  buffer     0
+    ");
 }

@@ -156,6 +156,7 @@ fn against_another_checkpoint() {
     exit 1
     --- stderr
     error: missing.safetensors: No such file or directory (os error 2)
+    hint: check the path; a relative one starts at the working directory
     ");
 }
 
@@ -169,7 +170,7 @@ fn damaged_data_names_tensors_and_ranks() {
     m.wpack: block 0 of extent 2: the SHA-256 does not match: 1032 bytes at byte 16384, read by rank 1
       tensor model embed.weight
     --- stderr
-    error: `m.wpack` is damaged: 1 of its parts are not what was written
+    error: `m.wpack` is damaged in 1 part
     hint: copy the pack again, or convert the checkpoint again; do not train from this file
     ");
     transcript!(desk, "verify m.wpack --json", @r#"
@@ -209,7 +210,7 @@ fn damaged_data_names_tensors_and_ranks() {
       "against": null,
       "error": {
         "code": "damaged",
-        "message": "`m.wpack` is damaged: 1 of its parts are not what was written",
+        "message": "`m.wpack` is damaged in 1 part",
         "hint": "copy the pack again, or convert the checkpoint again; do not train from this file"
       }
     }
