@@ -72,10 +72,16 @@ pub fn convert(
     if let Some(target) = FileSink::identity(out) {
         let mut sources = prepared.model.source_paths();
         if sources.any(|source| FileSink::identity(source) == Some(target)) {
-            return Err(Error::TargetIsSource { path: out.to_owned() });
+            return Err(Error::TargetIsSource {
+                path: out.to_owned(),
+            });
         }
     }
-    let overwrite = if options.overwrite { Overwrite::Always } else { Overwrite::Never };
+    let overwrite = if options.overwrite {
+        Overwrite::Always
+    } else {
+        Overwrite::Never
+    };
     let mut sink = FileSink::create(out, overwrite)?;
     convert_into(prepared, &mut sink, out, options.threads, context)
 }
@@ -120,10 +126,13 @@ pub(crate) fn io_error(op: &'static str, out: &Path, needed: u64, source: io::Er
     let path = out.to_owned();
     match source.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-            Error::NoSpace { path, needed, source }
+            Error::NoSpace {
+                path,
+                needed,
+                source,
+            }
         }
         io::ErrorKind::AlreadyExists => Error::Exists { path },
         _ => Error::Io { op, path, source },
     }
 }
-

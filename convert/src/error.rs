@@ -244,12 +244,15 @@ impl Error {
             Self::Plan(error) => error.hint(),
             Self::Format(error) => error.hint(),
             Self::Pack(error) => error.hint(),
-            Self::TargetDtype { .. } => {
-                Some(format!("types: {}", crate::options::DTYPE_NAMES.map(|row| row.0).join(", ")))
-            }
-            Self::Pattern { option: "--rename", .. } => {
-                Some("write a regular expression and a replacement: --rename '^model\\.=net.'".into())
-            }
+            Self::TargetDtype { .. } => Some(format!(
+                "types: {}",
+                crate::options::DTYPE_NAMES.map(|row| row.0).join(", ")
+            )),
+            Self::Pattern {
+                option: "--rename", ..
+            } => Some(
+                "write a regular expression and a replacement: --rename '^model\\.=net.'".into(),
+            ),
             Self::Pattern { .. } => {
                 Some("write a glob of names in the checkpoint: --include 'blocks.*'".into())
             }
@@ -266,14 +269,18 @@ impl Error {
             Self::UnknownComponent { known, .. } => {
                 Some(format!("components: {}", known.join(", ")))
             }
-            Self::Align { min, max, .. } => {
-                Some(format!("give a power of two from {min} to {max}: --align 2097152"))
+            Self::Align { min, max, .. } => Some(format!(
+                "give a power of two from {min} to {max}: --align 2097152"
+            )),
+            Self::Exists { .. } => {
+                Some("add --overwrite to replace it, or name another file".into())
             }
-            Self::Exists { .. } => Some("add --overwrite to replace it, or name another file".into()),
             Self::NotAFile { .. } | Self::TargetIsSource { .. } => {
                 Some("name another file with -o".into())
             }
-            Self::SourceChanged { .. } => Some("wait until nobody writes to it, and run again".into()),
+            Self::SourceChanged { .. } => {
+                Some("wait until nobody writes to it, and run again".into())
+            }
             Self::NoSpace { path, .. } => Some(format!(
                 "make room (an old pack that is replaced stays until the new one is whole), \
                  or write elsewhere; see: df -h {}",

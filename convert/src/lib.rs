@@ -17,5 +17,5 @@ mod writer;
 pub use against::{AgainstReport, Difference, TensorId, Unlike, against};
 pub use convert::{Context, Report, WriteOptions, convert, convert_into};
 pub use error::Error;
-pub use prepare::Prepared;
 pub use options::{Options, TransformOptions, parse_dtype};
+pub use prepare::Prepared;

@@ -55,8 +55,14 @@ impl Model {
         let mut used = Used::default();
         let (model, components) = Self::build(checkpoint, options, &mut used)?;
         used.check(&components)?;
-        match model.components.iter().find(|component| component.tensors.is_empty()) {
-            Some(empty) => Err(Error::NothingLeft { component: empty.name.clone() }),
+        match model
+            .components
+            .iter()
+            .find(|component| component.tensors.is_empty())
+        {
+            Some(empty) => Err(Error::NothingLeft {
+                component: empty.name.clone(),
+            }),
             None => Ok(model),
         }
     }
@@ -65,7 +71,12 @@ impl Model {
     /// a report will say it.
     pub(crate) fn lenient(checkpoint: Checkpoint, options: &Options) -> Result<Self, Error> {
         let mut options = options.clone();
-        let known = |name: &String| checkpoint.components.iter().any(|found| found.name == *name);
+        let known = |name: &String| {
+            checkpoint
+                .components
+                .iter()
+                .any(|found| found.name == *name)
+        };
         options.components.retain(known);
         options.component_transforms.retain(|name, _| known(name));
         Ok(Self::build(checkpoint, &options, &mut Used::default())?.0)
@@ -89,7 +100,13 @@ impl Model {
                 Some(over) => options.transform.overridden(over),
                 None => options.transform.clone(),
             };
-            let component = build(component, &transform, used, &mut sources, &mut model.warnings)?;
+            let component = build(
+                component,
+                &transform,
+                used,
+                &mut sources,
+                &mut model.warnings,
+            )?;
             model.components.push(component);
         }
         model.sources = sources.kept;
@@ -120,12 +137,18 @@ fn select(
     components: Vec<wpack_checkpoint::Component>,
     options: &Options,
 ) -> Result<Vec<wpack_checkpoint::Component>, Error> {
-    let asked = options.components.iter().chain(options.component_transforms.keys());
+    let asked = options
+        .components
+        .iter()
+        .chain(options.component_transforms.keys());
     for name in asked {
         if !components.iter().any(|component| component.name == *name) {
             return Err(Error::UnknownComponent {
                 component: name.clone(),
-                known: components.iter().map(|component| component.name.clone()).collect(),
+                known: components
+                    .iter()
+                    .map(|component| component.name.clone())
+                    .collect(),
             });
         }
     }
@@ -144,14 +167,20 @@ struct Sources {
 
 impl Sources {
     fn new(all: Vec<SourceFile>) -> Self {
-        Self { all, numbers: HashMap::new(), kept: Vec::new() }
+        Self {
+            all,
+            numbers: HashMap::new(),
+            kept: Vec::new(),
+        }
     }
 
     fn number(&mut self, index: usize) -> Result<u32, Error> {
         if let Some(number) = self.numbers.get(&index) {
             return Ok(*number);
         }
-        let too_many = Error::TooLarge { what: "source files" };
+        let too_many = Error::TooLarge {
+            what: "source files",
+        };
         let number = u32::try_from(self.kept.len()).ok();
         let (Some(number), Some(file)) = (number, self.all.get(index)) else {
             return Err(too_many);
@@ -195,7 +224,11 @@ fn build(
             dtype,
             source_dtype: tensor.dtype,
             shape: tensor.shape.clone(),
-            stored_shape: if cast { tensor.shape.clone() } else { tensor.stored_shape.clone() },
+            stored_shape: if cast {
+                tensor.shape.clone()
+            } else {
+                tensor.stored_shape.clone()
+            },
             source: sources.number(tensor.source)?,
             bytes: Arc::clone(&tensor.bytes),
             names,
@@ -240,7 +273,11 @@ fn transform(root: &str, options: &TransformOptions) -> Transform {
 
 /// What a stored transform asks for: the way back from [`transform`], without the root.
 pub(crate) fn options_of(transform: &Transform) -> Result<TransformOptions, Error> {
-    let dtype = transform.dtype.as_deref().map(crate::parse_dtype).transpose()?;
+    let dtype = transform
+        .dtype
+        .as_deref()
+        .map(crate::parse_dtype)
+        .transpose()?;
     Ok(TransformOptions {
         include: transform.include.clone(),
         exclude: transform.exclude.clone(),

@@ -32,13 +32,19 @@ impl Used {
         let Some(((option, pattern), _)) = self.patterns.iter().find(|(_, used)| !**used) else {
             return Ok(());
         };
-        let list = components.iter().map(|component| format!("`{}`", component.name));
+        let list = components
+            .iter()
+            .map(|component| format!("`{}`", component.name));
         let names = components.iter().flat_map(|component| &component.tensors);
         Err(Error::PatternUnused {
             option,
             pattern: pattern.clone(),
             of: list.collect::<Vec<_>>().join(", "),
-            names: names.flat_map(|tensor| tensor.names.first()).take(EXAMPLES).cloned().collect(),
+            names: names
+                .flat_map(|tensor| tensor.names.first())
+                .take(EXAMPLES)
+                .cloned()
+                .collect(),
         })
     }
 }
@@ -62,7 +68,11 @@ struct Counted<P> {
 
 impl<P> Counted<P> {
     fn new(text: &str, pattern: P) -> Self {
-        Self { text: text.to_owned(), pattern, matched: false }
+        Self {
+            text: text.to_owned(),
+            pattern,
+            matched: false,
+        }
     }
 }
 
@@ -106,17 +116,26 @@ impl Renamer {
         for (regex, replacement) in &mut self.rename {
             if regex.pattern.is_match(&name) {
                 regex.matched = true;
-                name = regex.pattern.replace_all(&name, replacement.as_str()).into_owned();
+                name = regex
+                    .pattern
+                    .replace_all(&name, replacement.as_str())
+                    .into_owned();
             }
         }
         Some(name)
     }
 
     /// The names in the pack of a tensor, its ties among them; none if it is not taken.
-    pub(crate) fn names(&mut self, component: &str, sources: &[String]) -> Result<Vec<TensorName>, Error> {
+    pub(crate) fn names(
+        &mut self,
+        component: &str,
+        sources: &[String],
+    ) -> Result<Vec<TensorName>, Error> {
         let mut names: Vec<TensorName> = Vec::new();
         for source in sources {
-            let Some(name) = self.name(source) else { continue };
+            let Some(name) = self.name(source) else {
+                continue;
+            };
             if name.is_empty() {
                 return Err(Error::EmptyName {
                     component: component.to_owned(),
@@ -125,7 +144,10 @@ impl Renamer {
             }
             // Two ties that become one name are one name.
             if !names.iter().any(|known| known.name == name) {
-                names.push(TensorName { name, source: source.clone() });
+                names.push(TensorName {
+                    name,
+                    source: source.clone(),
+                });
             }
         }
         Ok(names)

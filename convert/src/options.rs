@@ -70,7 +70,11 @@ impl TransformOptions {
     #[must_use]
     pub fn overridden(&self, over: &Self) -> Self {
         fn pick<T: Clone>(base: &[T], over: &[T]) -> Vec<T> {
-            if over.is_empty() { base.to_vec() } else { over.to_vec() }
+            if over.is_empty() {
+                base.to_vec()
+            } else {
+                over.to_vec()
+            }
         }
         Self {
             include: pick(&self.include, &over.include),
@@ -93,5 +97,7 @@ pub fn parse_dtype(name: &str) -> Result<DType, Error> {
         .map(|row| row.1)
         .or_else(|| DType::from_name(&name.to_ascii_uppercase()))
         .filter(|dtype| crate::cast::is_target(*dtype))
-        .ok_or_else(|| Error::TargetDtype { name: name.to_owned() })
+        .ok_or_else(|| Error::TargetDtype {
+            name: name.to_owned(),
+        })
 }

@@ -45,7 +45,10 @@ impl Prepared {
         let inventory = inventory(&model);
         let plan = wpack_plan::plan(&inventory, &options.request)?;
         let tensor_tables = tensor_tables(&model, &plan)?;
-        let total = plan.extents().iter().fold(0u64, |sum, extent| sum.saturating_add(extent.len));
+        let total = plan
+            .extents()
+            .iter()
+            .fold(0u64, |sum, extent| sum.saturating_add(extent.len));
         let align = options.align.unwrap_or_else(|| default_extent_align(total));
         let mut root = Root {
             description: describe(&model, &plan, options)?,
@@ -57,8 +60,11 @@ impl Prepared {
         let sealed = header.clone().seal(&bytes);
         // A reader's own check: what it would refuse is better refused now.
         Root::decode(&bytes, &sealed)?;
-        for ((component, table), record) in
-            model.components.iter().zip(&tensor_tables).zip(&root.components)
+        for ((component, table), record) in model
+            .components
+            .iter()
+            .zip(&tensor_tables)
+            .zip(&root.components)
         {
             debug_assert_eq!(component.name, record.name);
             let table = TensorTable::decode(table.as_slice(), record.tensor_count)?;
@@ -160,7 +166,9 @@ fn inventory(model: &Model) -> Inventory {
             })
             .collect(),
     };
-    Inventory { components: model.components.iter().map(component).collect() }
+    Inventory {
+        components: model.components.iter().map(component).collect(),
+    }
 }
 
 fn pack_tensor(
@@ -192,8 +200,9 @@ fn tensor_tables(model: &Model, plan: &Plan) -> Result<Vec<Vec<u8>>, Error> {
     components
         .map(|(component, index)| {
             let tensors = 0..count(component.tensors.len(), "tensors of a component")?;
-            let tensors: Option<Vec<Tensor>> =
-                tensors.map(|tensor| pack_tensor(component, plan, index, tensor)).collect();
+            let tensors: Option<Vec<Tensor>> = tensors
+                .map(|tensor| pack_tensor(component, plan, index, tensor))
+                .collect();
             let tensors = tensors.ok_or_else(|| Error::Inconsistent {
                 component: component.name.clone(),
                 tensor: 0,
@@ -224,7 +233,10 @@ fn extents(plan: &Plan) -> Result<Vec<Extent>, Error> {
     planned
         .map(|(index, extent)| {
             let table = SliceTable::encode(&plan.slices(index)?);
-            let slices = TableRef { len: table.len() as u64, ..TableRef::default() };
+            let slices = TableRef {
+                len: table.len() as u64,
+                ..TableRef::default()
+            };
             Ok(Extent {
                 component: extent.component,
                 owners: extent.owners.clone(),
@@ -241,7 +253,10 @@ fn extents(plan: &Plan) -> Result<Vec<Extent>, Error> {
 fn embedded(model: &Model) -> impl Iterator<Item = (Option<&str>, &SmallFile)> {
     let of_pack = model.files.iter().map(|file| (None, file));
     let of_components = model.components.iter().flat_map(|component| {
-        component.files.iter().map(|file| (Some(component.name.as_str()), file))
+        component
+            .files
+            .iter()
+            .map(|file| (Some(component.name.as_str()), file))
     });
     of_pack.chain(of_components)
 }
@@ -249,16 +264,24 @@ fn embedded(model: &Model) -> impl Iterator<Item = (Option<&str>, &SmallFile)> {
 fn describe(model: &Model, plan: &Plan, options: &Options) -> Result<Description, Error> {
     let mesh = plan.mesh().map(|mesh| {
         let axes = mesh.axes().iter();
-        axes.map(|axis| MeshAxis { name: axis.name.clone(), size: axis.size }).collect()
+        axes.map(|axis| MeshAxis {
+            name: axis.name.clone(),
+            size: axis.size,
+        })
+        .collect()
     });
     let mut resolved = plan.resolved().clone();
     resolved.align = options.align;
-    let components = model.components.iter().zip(0u32..).map(|(component, index)| ComponentInfo {
-        name: component.name.clone(),
-        layout: plan.component_layout(index).unwrap_or_default().to_owned(),
-        transform: component.transform.clone(),
-        metadata: component.metadata.clone(),
-    });
+    let components = model
+        .components
+        .iter()
+        .zip(0u32..)
+        .map(|(component, index)| ComponentInfo {
+            name: component.name.clone(),
+            layout: plan.component_layout(index).unwrap_or_default().to_owned(),
+            transform: component.transform.clone(),
+            metadata: component.metadata.clone(),
+        });
     let files = embedded(model).map(|(component, file)| EmbeddedFile {
         component: component.map(str::to_owned),
         path: file.path.clone(),
@@ -273,7 +296,9 @@ fn describe(model: &Model, plan: &Plan, options: &Options) -> Result<Description
             .map(|name| name.to_string_lossy().into_owned())
             .unwrap_or_default(),
         size: source.size,
-        sha256: options.hash_sources.then(|| Hex(&UNKNOWN_SHA256).to_string()),
+        sha256: options
+            .hash_sources
+            .then(|| Hex(&UNKNOWN_SHA256).to_string()),
     });
     Ok(Description {
         mesh,

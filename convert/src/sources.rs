@@ -23,16 +23,30 @@ pub(crate) fn hash(
     threads: usize,
     interrupt: &AtomicBool,
 ) -> Result<Vec<[u8; 32]>, Error> {
-    let all = || sources.par_iter().map(|source| hash_one(source, interrupt)).collect();
-    match ThreadPoolBuilder::new().num_threads(threads.min(MAX_THREADS)).build() {
+    let all = || {
+        sources
+            .par_iter()
+            .map(|source| hash_one(source, interrupt))
+            .collect()
+    };
+    match ThreadPoolBuilder::new()
+        .num_threads(threads.min(MAX_THREADS))
+        .build()
+    {
         Ok(pool) => pool.install(all),
         // No more threads to be had: one after the other.
-        Err(_) => sources.iter().map(|source| hash_one(source, interrupt)).collect(),
+        Err(_) => sources
+            .iter()
+            .map(|source| hash_one(source, interrupt))
+            .collect(),
     }
 }
 
 fn hash_one(source: &SourceFile, interrupt: &AtomicBool) -> Result<[u8; 32], Error> {
-    let io = |error| wpack_checkpoint::Error::Io { path: source.path.clone(), source: error };
+    let io = |error| wpack_checkpoint::Error::Io {
+        path: source.path.clone(),
+        source: error,
+    };
     let mut file = File::open(&source.path).map_err(io)?;
     let mut digest = Sha256::new();
     let mut buffer = vec![0; CHUNK];

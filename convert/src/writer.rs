@@ -48,7 +48,12 @@ struct Digests {
 }
 
 impl<'a> Writer<'a> {
-    pub(crate) fn new(prepared: &'a Prepared, sink: &'a dyn Sink, out: &'a Path, progress: &'a dyn Progress) -> Self {
+    pub(crate) fn new(
+        prepared: &'a Prepared,
+        sink: &'a dyn Sink,
+        out: &'a Path,
+        progress: &'a dyn Progress,
+    ) -> Self {
         let tables = vec![Default::default(); prepared.root.extents.len()];
         Self {
             prepared,
@@ -65,7 +70,11 @@ impl<'a> Writer<'a> {
         let root = &self.prepared.root;
         let stop = Stop::new(interrupt);
         self.progress.begin("convert", data_len(self.prepared));
-        let blocks = root.extents.iter().map(|extent| block_count(extent.len)).sum::<u64>();
+        let blocks = root
+            .extents
+            .iter()
+            .map(|extent| block_count(extent.len))
+            .sum::<u64>();
         let pipeline = Pipeline::new(threads, usize::try_from(blocks).unwrap_or(usize::MAX), true);
         let mut batch = Batch::default();
         for (index, extent) in root.extents.iter().enumerate() {
@@ -80,8 +89,15 @@ impl<'a> Writer<'a> {
                 continue;
             }
             let count = usize::try_from(left).map_err(|_| Error::TooLarge { what: "blocks" })?;
-            let none = Block { crc32c: 0, sha256: [0; 32] };
-            let digests = Digests { left, blocks: vec![none; count], parts: Vec::new() };
+            let none = Block {
+                crc32c: 0,
+                sha256: [0; 32],
+            };
+            let digests = Digests {
+                left,
+                blocks: vec![none; count],
+                parts: Vec::new(),
+            };
             lock(&self.open).insert(index, digests);
             batch.push(work, extent.slice_count);
         }
@@ -90,13 +106,19 @@ impl<'a> Writer<'a> {
     }
 
     fn run_batch(&self, batch: &Batch, pipeline: &Pipeline, stop: &Stop<'_>) -> Result<(), Error> {
-        pipeline.run(&batch.jobs(|component| self.tensors(component))?, self, stop)
+        pipeline.run(
+            &batch.jobs(|component| self.tensors(component))?,
+            self,
+            stop,
+        )
     }
 
     /// Enters checksums into the slice table of an extent whose blocks are all done, and writes it and the
     /// block table.
     fn complete(&self, work: &Work, mut digests: Digests) -> Result<(), Error> {
-        let Some(extent) = self.prepared.root.extents.get(work.extent) else { return Ok(()) };
+        let Some(extent) = self.prepared.root.extents.get(work.extent) else {
+            return Ok(());
+        };
         let mut slices = work.slices_mut();
         digests.parts.sort_unstable_by_key(|part| (part.0, part.1));
         for (index, _, crc, len) in digests.parts {
@@ -170,7 +192,11 @@ impl<'a> Writer<'a> {
 impl Stage for Writer<'_> {
     fn tensors(&self, component: u32) -> Option<&dyn Tensors> {
         let index = usize::try_from(component).ok()?;
-        self.prepared.model.components.get(index).map(|found| found as &dyn Tensors)
+        self.prepared
+            .model
+            .components
+            .get(index)
+            .map(|found| found as &dyn Tensors)
     }
 
     fn work(&self, job: &Job, bytes: &mut [u8]) -> Result<(), Error> {
@@ -196,7 +222,10 @@ impl Stage for Writer<'_> {
             }
         }
         sum = crc32c_append(sum, data.get(done..).unwrap_or_default());
-        let block = Block { crc32c: sum, sha256: sha256(data) };
+        let block = Block {
+            crc32c: sum,
+            sha256: sha256(data),
+        };
         let complete = self.enter(job, block, parts);
         match complete {
             Some(digests) => self.complete(&job.work, digests),
@@ -226,7 +255,11 @@ impl Writer<'_> {
         *digests.blocks.get_mut(index)? = block;
         digests.parts.extend(parts);
         digests.left -= 1;
-        if digests.left == 0 { open.remove(&job.work.extent) } else { None }
+        if digests.left == 0 {
+            open.remove(&job.work.extent)
+        } else {
+            None
+        }
     }
 }
 

@@ -13,8 +13,16 @@ fn dtype(name: &str) -> DType {
 
 /// Little-endian bytes of bits written as a number.
 fn bytes_of(bits: &str) -> Vec<u8> {
-    let digits: Vec<_> = bits.as_bytes().chunks(2).map(|two| str::from_utf8(two).unwrap()).collect();
-    digits.iter().rev().map(|two| u8::from_str_radix(two, 16).unwrap()).collect()
+    let digits: Vec<_> = bits
+        .as_bytes()
+        .chunks(2)
+        .map(|two| str::from_utf8(two).unwrap())
+        .collect();
+    digits
+        .iter()
+        .rev()
+        .map(|two| u8::from_str_radix(two, 16).unwrap())
+        .collect()
 }
 
 #[test]
@@ -50,8 +58,18 @@ fn every_supported_pair_is_in_the_table() {
         for to in DType::all().filter(|to| *to != from && is_supported(from, *to)) {
             assert!(is_target(to));
             let prefix = format!("{from} ");
-            assert!(TABLE.lines().any(|line| line.starts_with(&prefix)), "{from} to {to}");
-            assert!(TABLE.lines().nth(1).unwrap().split(' ').any(|name| dtype_is(name, to)));
+            assert!(
+                TABLE.lines().any(|line| line.starts_with(&prefix)),
+                "{from} to {to}"
+            );
+            assert!(
+                TABLE
+                    .lines()
+                    .nth(1)
+                    .unwrap()
+                    .split(' ')
+                    .any(|name| dtype_is(name, to))
+            );
         }
     }
 }
@@ -78,7 +96,11 @@ fn run_oracle(python: &str, folder: &Path, portable: bool) -> String {
         command.env_remove("ATEN_CPU_CAPABILITY");
     }
     let output = command.output().expect("the interpreter runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
@@ -91,7 +113,10 @@ fn run_oracle(python: &str, folder: &Path, portable: bool) -> String {
 fn torch_makes_the_same_of_every_value() {
     let Ok(python) = std::env::var("WPACK_TEST_PYTHON") else {
         let required = std::env::var("WPACK_REQUIRE_FRAMEWORKS").is_ok_and(|value| value == "1");
-        assert!(!required, "WPACK_TEST_PYTHON names no interpreter with torch");
+        assert!(
+            !required,
+            "WPACK_TEST_PYTHON names no interpreter with torch"
+        );
         return;
     };
     let folder = tempfile::tempdir().unwrap();
@@ -115,13 +140,26 @@ fn torch_makes_the_same_of_every_value() {
             assert!(elements > 1);
             for at in 0..elements {
                 let range = at * width..(at + 1) * width;
-                let (ours, a, b) = (&found[range.clone()], &ours_is[range.clone()], &other[range]);
-                let value = || format!("{from} {:02x?} to {to}", &source[at * from_width..][..from_width]);
+                let (ours, a, b) = (
+                    &found[range.clone()],
+                    &ours_is[range.clone()],
+                    &other[range],
+                );
+                let value = || {
+                    format!(
+                        "{from} {:02x?} to {to}",
+                        &source[at * from_width..][..from_width]
+                    )
+                };
                 if a == b {
                     assert_eq!(ours, a, "{}", value());
                     continue;
                 }
-                assert!(is_nan(to, a) && is_nan(to, b), "torch differs: {} {a:02x?} {b:02x?}", value());
+                assert!(
+                    is_nan(to, a) && is_nan(to, b),
+                    "torch differs: {} {a:02x?} {b:02x?}",
+                    value()
+                );
                 if exact {
                     assert_eq!(ours, a, "{}", value());
                 }

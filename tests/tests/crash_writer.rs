@@ -22,7 +22,10 @@ use wpack_loader::{FileSource, NoProgress, VerifyOptions};
 use wpack_plan::Request;
 
 static GO_ON: AtomicBool = AtomicBool::new(false);
-const CONTEXT: Context<'_> = Context { progress: &NoProgress, interrupt: &GO_ON };
+const CONTEXT: Context<'_> = Context {
+    progress: &NoProgress,
+    interrupt: &GO_ON,
+};
 
 struct Scene {
     folder: tempfile::TempDir,
@@ -57,14 +60,30 @@ impl Scene {
 
 fn list(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap();
-    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect()
 }
 
 fn prepare(source: &Path) -> Prepared {
-    let input = Input { component: None, path: source.to_str().unwrap().to_owned() };
+    let input = Input {
+        component: None,
+        path: source.to_str().unwrap().to_owned(),
+    };
     let checkpoint = wpack_checkpoint::open(&[input], &OpenOptions::default()).unwrap();
-    let request = Request { layout: "zero3".into(), ranks: Some(2), ..Request::default() };
-    Prepared::new(checkpoint, &Options { request, ..Options::default() }).unwrap()
+    let request = Request {
+        layout: "zero3".into(),
+        ranks: Some(2),
+        ..Request::default()
+    };
+    Prepared::new(
+        checkpoint,
+        &Options {
+            request,
+            ..Options::default()
+        },
+    )
+    .unwrap()
 }
 
 fn is_whole(pack: &Path) -> bool {
@@ -103,7 +122,12 @@ struct Fault {
 
 impl Faulty {
     fn new(sink: FileSink, at: usize, cut: Cut) -> Self {
-        let fault = Fault { at, cut, calls: AtomicUsize::new(0), log: Mutex::default() };
+        let fault = Fault {
+            at,
+            cut,
+            calls: AtomicUsize::new(0),
+            log: Mutex::default(),
+        };
         Self { sink, fault }
     }
 
@@ -151,8 +175,13 @@ impl Sink for Faulty {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let torn = || self.sink.write_at(offset, &bytes[..bytes.len() / 2]).unwrap();
-        self.fault.call("write", torn, || self.sink.write_at(offset, bytes))
+        let torn = || {
+            self.sink
+                .write_at(offset, &bytes[..bytes.len() / 2])
+                .unwrap()
+        };
+        self.fault
+            .call("write", torn, || self.sink.write_at(offset, bytes))
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -168,7 +197,8 @@ impl Sink for Faulty {
     }
 
     fn sync_folder(&self) -> io::Result<()> {
-        self.fault.call("sync folder", || {}, || self.sink.sync_folder())
+        self.fault
+            .call("sync folder", || {}, || self.sink.sync_folder())
     }
 }
 
@@ -180,10 +210,22 @@ struct Way {
 }
 
 const WAYS: [Way; 4] = [
-    Way { named: false, overwrite: Overwrite::Never },
-    Way { named: false, overwrite: Overwrite::Always },
-    Way { named: true, overwrite: Overwrite::Never },
-    Way { named: true, overwrite: Overwrite::Always },
+    Way {
+        named: false,
+        overwrite: Overwrite::Never,
+    },
+    Way {
+        named: false,
+        overwrite: Overwrite::Always,
+    },
+    Way {
+        named: true,
+        overwrite: Overwrite::Never,
+    },
+    Way {
+        named: true,
+        overwrite: Overwrite::Always,
+    },
 ];
 
 impl Way {
@@ -197,7 +239,13 @@ impl Way {
 }
 
 /// Runs to the cut; gives the calls made.
-fn run(source: &Path, out: &Path, way: Way, at: usize, cut: Cut) -> (Result<(), Error>, Vec<&'static str>) {
+fn run(
+    source: &Path,
+    out: &Path,
+    way: Way,
+    at: usize,
+    cut: Cut,
+) -> (Result<(), Error>, Vec<&'static str>) {
     let mut sink = Faulty::new(way.sink(out), at, cut);
     let done = convert_into(&prepare(source), &mut sink, out, 1, &CONTEXT).map(|_| ());
     let log = sink.log();
@@ -219,8 +267,13 @@ fn the_name_comes_after_the_last_sync() {
         let [start @ .., "sync", "stage", "publish", "sync folder"] = calls.as_slice() else {
             panic!("{calls:?}");
         };
-        let ["reserve", writes @ ..] = start else { panic!("{calls:?}") };
-        assert!(writes.len() >= 8 && writes.iter().all(|call| *call == "write"), "{calls:?}");
+        let ["reserve", writes @ ..] = start else {
+            panic!("{calls:?}")
+        };
+        assert!(
+            writes.len() >= 8 && writes.iter().all(|call| *call == "write"),
+            "{calls:?}"
+        );
     }
 }
 
@@ -258,19 +311,33 @@ fn an_error_anywhere_leaves_the_old_file_or_nothing() {
 /// The other side of [`child`]; does nothing in an ordinary run.
 #[test]
 fn child_process() {
-    let Ok(words) = std::env::var("WPACK_CRASH_CHILD") else { return };
+    let Ok(words) = std::env::var("WPACK_CRASH_CHILD") else {
+        return;
+    };
     let words: Vec<&str> = words.split('|').collect();
-    let [source, out, named, overwrite, at, cut] = words.as_slice() else { panic!("{words:?}") };
+    let [source, out, named, overwrite, at, cut] = words.as_slice() else {
+        panic!("{words:?}")
+    };
     let way = Way {
         named: *named == "true",
-        overwrite: if *overwrite == "true" { Overwrite::Always } else { Overwrite::Never },
+        overwrite: if *overwrite == "true" {
+            Overwrite::Always
+        } else {
+            Overwrite::Never
+        },
     };
     let cut = match *cut {
         "before" => Cut::KilledBefore,
         "after" => Cut::KilledAfter,
         _ => Cut::None,
     };
-    let (done, _) = run(Path::new(source), Path::new(out), way, at.parse().unwrap(), cut);
+    let (done, _) = run(
+        Path::new(source),
+        Path::new(out),
+        way,
+        at.parse().unwrap(),
+        cut,
+    );
     if let Err(error) = done {
         panic!("{}: {error}", error.code());
     }
@@ -287,7 +354,10 @@ fn child(scene: &Scene, out: &Path, way: Way, at: usize, cut: &str, setup: &str)
         cut.to_owned(),
     ];
     Command::new("bash")
-        .args(["-c", &format!("{setup}\nexec \"$0\" child_process --exact --nocapture")])
+        .args([
+            "-c",
+            &format!("{setup}\nexec \"$0\" child_process --exact --nocapture"),
+        ])
         .arg(std::env::current_exe().unwrap())
         .env("WPACK_CRASH_CHILD", words.join("|"))
         .output()
@@ -300,7 +370,11 @@ fn a_kill_anywhere_leaves_only_litter_that_the_next_run_sweeps() {
         let calls = all_calls(way);
         for (at, call) in calls.iter().enumerate() {
             // Between two calls one kill is enough; the steps of the name get both.
-            let cuts: &[&str] = if *call == "write" { &["after"] } else { &["before", "after"] };
+            let cuts: &[&str] = if *call == "write" {
+                &["after"]
+            } else {
+                &["before", "after"]
+            };
             for cut in cuts {
                 let scene = Scene::new();
                 let out = scene.out();
@@ -311,14 +385,16 @@ fn a_kill_anywhere_leaves_only_litter_that_the_next_run_sweeps() {
                 let output = child(&scene, &out, way, at, cut, "");
                 let case = format!("{way:?} {at} {call} {cut}: {output:?}");
                 assert_eq!(output.status.signal(), Some(9), "{case}");
-                let published =
-                    *call == "sync folder" || (*call == "publish" && *cut == "after");
+                let published = *call == "sync folder" || (*call == "publish" && *cut == "after");
                 match fs::read(&out) {
                     Ok(_) if published => assert!(is_whole(&out), "{case}"),
                     Ok(bytes) => assert!(old && bytes == b"old", "{case}"),
                     Err(_) => assert!(!old && !published, "{case}"),
                 }
-                let write = WriteOptions { threads: 1, overwrite: true };
+                let write = WriteOptions {
+                    threads: 1,
+                    overwrite: true,
+                };
                 convert(&prepare(&scene.source()), &out, &write, &CONTEXT).unwrap();
                 assert!(is_whole(&out), "{case}");
                 assert_eq!(scene.names(), ["model.wpack"], "{case}");
@@ -329,10 +405,22 @@ fn a_kill_anywhere_leaves_only_litter_that_the_next_run_sweeps() {
 
 #[test]
 fn the_mode_follows_the_umask() {
-    for (umask, mode) in [("022", 0o644), ("027", 0o640), ("000", 0o666), ("077", 0o600)] {
+    for (umask, mode) in [
+        ("022", 0o644),
+        ("027", 0o640),
+        ("000", 0o666),
+        ("077", 0o600),
+    ] {
         for way in WAYS {
             let scene = Scene::new();
-            let output = child(&scene, &scene.out(), way, 0, "none", &format!("umask {umask}"));
+            let output = child(
+                &scene,
+                &scene.out(),
+                way,
+                0,
+                "none",
+                &format!("umask {umask}"),
+            );
             assert!(output.status.success(), "{output:?}");
             let found = fs::metadata(scene.out()).unwrap().permissions().mode();
             assert_eq!(found & 0o7777, mode, "{way:?} umask {umask}");
@@ -345,9 +433,19 @@ fn a_file_size_limit_is_a_full_disk() {
     for way in WAYS {
         let scene = Scene::new();
         // 64 KiB; the signal is ignored, as a program that wants the error does.
-        let output = child(&scene, &scene.out(), way, 0, "none", "trap '' XFSZ; ulimit -f 64");
+        let output = child(
+            &scene,
+            &scene.out(),
+            way,
+            0,
+            "none",
+            "trap '' XFSZ; ulimit -f 64",
+        );
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && text.contains("no-space"), "{output:?}");
+        assert!(
+            !output.status.success() && text.contains("no-space"),
+            "{output:?}"
+        );
         assert_eq!(scene.names(), [""; 0]);
         // Where it is not ignored, it kills: nothing but litter either.
         let output = child(&scene, &scene.out(), way, 0, "none", "ulimit -f 64");
@@ -377,7 +475,13 @@ fn a_full_file_system_is_noticed_and_left_as_it_was() {
         })
         .collect();
     // Unmounted before anything may fail.
-    assert!(Command::new("umount").arg(&mount).status().unwrap().success());
+    assert!(
+        Command::new("umount")
+            .arg(&mount)
+            .status()
+            .unwrap()
+            .success()
+    );
     for (done, calls, names) in found {
         assert!(matches!(done, Err(Error::NoSpace { .. })), "{done:?}");
         assert_eq!(calls, ["reserve"], "noticed before any work");

@@ -11,8 +11,9 @@ const TORCH_NAN: u32 = 0x7f80_0001;
 const fn round(magnitude: u32, bias: u32, mantissa: u32) -> u32 {
     // Adding this power of two makes the sum's last bit the least subnormal of the target.
     let magic = (127 - bias + 23 - mantissa + 1) << 23;
-    let subnormal =
-        (f32::from_bits(magnitude) + f32::from_bits(magic)).to_bits().wrapping_sub(magic);
+    let subnormal = (f32::from_bits(magnitude) + f32::from_bits(magic))
+        .to_bits()
+        .wrapping_sub(magic);
     let drop = 23 - mantissa;
     let odd = (magnitude >> drop) & 1;
     let normal = magnitude
@@ -20,10 +21,17 @@ const fn round(magnitude: u32, bias: u32, mantissa: u32) -> u32 {
         .wrapping_add((1 << (drop - 1)) - 1)
         .wrapping_add(odd)
         >> drop;
-    if magnitude < (127 - bias + 1) << 23 { subnormal } else { normal }
+    if magnitude < (127 - bias + 1) << 23 {
+        subnormal
+    } else {
+        normal
+    }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "callers pass values of 8 bits")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "callers pass values of 8 bits"
+)]
 #[inline]
 const fn byte(value: u32) -> u8 {
     value as u8
@@ -33,7 +41,11 @@ const fn byte(value: u32) -> u8 {
 #[inline]
 pub(super) const fn e4m3_from(bits: u32) -> u8 {
     let magnitude = bits & 0x7fff_ffff;
-    let value = if magnitude >= 1087 << 20 { 0x7f } else { round(magnitude, 7, 3) };
+    let value = if magnitude >= 1087 << 20 {
+        0x7f
+    } else {
+        round(magnitude, 7, 3)
+    };
     byte(value | (bits >> 31) << 7)
 }
 
@@ -82,7 +94,11 @@ pub(super) const fn e8m0_from(bits: u32) -> u8 {
     let exponent = (bits >> 23) & 0xff;
     let fraction = bits & 0x7f_ffff;
     let up = fraction > 0x40_0000 || (fraction == 0x40_0000 && exponent > 0);
-    if exponent == 0xff { 0xff } else { byte(exponent + up as u32) }
+    if exponent == 0xff {
+        0xff
+    } else {
+        byte(exponent + up as u32)
+    }
 }
 
 /// Bits of binary32 of a byte of a type with sign, `8 - 1 - mantissa` exponent bits and no special values.
@@ -122,7 +138,11 @@ const fn e5m2_to(byte: u8) -> u32 {
 }
 
 const fn fnuz_to(byte: u8, bias: u32, mantissa: u32) -> u32 {
-    if byte == 0x80 { TORCH_NAN } else { widen(byte, bias, mantissa) }
+    if byte == 0x80 {
+        TORCH_NAN
+    } else {
+        widen(byte, bias, mantissa)
+    }
 }
 
 const fn e8m0_to(byte: u8) -> u32 {
@@ -151,6 +171,10 @@ macro_rules! table {
 
 table!(E4M3, "Bits of binary32 of every `F8_E4M3`.", |b| e4m3_to(b));
 table!(E5M2, "Bits of binary32 of every `F8_E5M2`.", |b| e5m2_to(b));
-table!(E4M3FNUZ, "Bits of binary32 of every `F8_E4M3FNUZ`.", |b| fnuz_to(b, 8, 3));
-table!(E5M2FNUZ, "Bits of binary32 of every `F8_E5M2FNUZ`.", |b| fnuz_to(b, 16, 2));
+table!(E4M3FNUZ, "Bits of binary32 of every `F8_E4M3FNUZ`.", |b| {
+    fnuz_to(b, 8, 3)
+});
+table!(E5M2FNUZ, "Bits of binary32 of every `F8_E5M2FNUZ`.", |b| {
+    fnuz_to(b, 16, 2)
+});
 table!(E8M0, "Bits of binary32 of every `F8_E8M0`.", |b| e8m0_to(b));

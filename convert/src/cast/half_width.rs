@@ -3,7 +3,10 @@
 
 const F32_INFINITY: u32 = 0xff << 23;
 
-#[expect(clippy::cast_possible_truncation, reason = "callers pass values of 16 bits")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "callers pass values of 16 bits"
+)]
 #[inline]
 const fn low(value: u32) -> u16 {
     value as u16
@@ -13,7 +16,11 @@ const fn low(value: u32) -> u16 {
 #[inline]
 pub(super) const fn bf16_from(bits: u32, nan: u16) -> u16 {
     let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
-    if bits & 0x7fff_ffff > F32_INFINITY { nan } else { low(rounded) }
+    if bits & 0x7fff_ffff > F32_INFINITY {
+        nan
+    } else {
+        low(rounded)
+    }
 }
 
 #[inline]
@@ -26,10 +33,15 @@ pub(super) const fn bf16_to(half: u16) -> u32 {
 pub(super) const fn f16_from(bits: u32) -> u16 {
     let magnitude = bits & 0x7fff_ffff;
     let magic = (127 - 15 + 23 - 10 + 1) << 23;
-    let subnormal =
-        (f32::from_bits(magnitude) + f32::from_bits(magic)).to_bits().wrapping_sub(magic);
+    let subnormal = (f32::from_bits(magnitude) + f32::from_bits(magic))
+        .to_bits()
+        .wrapping_sub(magic);
     let odd = (magnitude >> 13) & 1;
-    let normal = magnitude.wrapping_sub(112 << 23).wrapping_add(0xfff).wrapping_add(odd) >> 13;
+    let normal = magnitude
+        .wrapping_sub(112 << 23)
+        .wrapping_add(0xfff)
+        .wrapping_add(odd)
+        >> 13;
     let nan = 0x7e00 | (magnitude >> 13 & 0x1ff);
     let value = if magnitude > F32_INFINITY {
         nan
@@ -49,8 +61,7 @@ pub(super) const fn f16_to(half: u16) -> u32 {
     let half = half as u32;
     let sign = (half & 0x8000) << 16;
     let shifted = (half & 0x7fff) << 13;
-    let subnormal =
-        (f32::from_bits(shifted | 113 << 23) - f32::from_bits(113 << 23)).to_bits();
+    let subnormal = (f32::from_bits(shifted | 113 << 23) - f32::from_bits(113 << 23)).to_bits();
     let special = shifted | F32_INFINITY;
     let quiet = if half & 0x3ff == 0 { 0 } else { 0x40_0000 };
     let value = if half & 0x7c00 == 0x7c00 {
@@ -75,9 +86,16 @@ pub(super) fn f64_from(bits: u32) -> u64 {
 }
 
 /// binary64 to binary32, nearest even; a NaN is made quiet and keeps the upper bits of its payload.
-#[expect(clippy::cast_possible_truncation, reason = "bits are masked, and rounding is the purpose")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "bits are masked, and rounding is the purpose"
+)]
 #[inline]
 pub(super) fn f64_to(bits: u64) -> u32 {
     let nan = (bits >> 32) as u32 & 0x8000_0000 | 0x7fc0_0000 | (bits >> 29) as u32 & 0x7f_ffff;
-    if bits & (u64::MAX >> 1) > 0x7ff << 52 { nan } else { (f64::from_bits(bits) as f32).to_bits() }
+    if bits & (u64::MAX >> 1) > 0x7ff << 52 {
+        nan
+    } else {
+        (f64::from_bits(bits) as f32).to_bits()
+    }
 }

@@ -14,9 +14,14 @@ pub(super) fn convert(from: DType, to: DType, src: &[u8], dst: &mut [u8]) {
     /// Widths and a way to binary32 for sources whose values all go through it.
     macro_rules! by_f32 {
         ($width:literal, $nan:expr, |$bytes:ident| $bits:expr) => {
-            encode(to, src, dst, $nan, |$bytes: [u8; $width]| $bits, |$bytes: [u8; $width]| {
-                half_width::f64_from($bits)
-            })
+            encode(
+                to,
+                src,
+                dst,
+                $nan,
+                |$bytes: [u8; $width]| $bits,
+                |$bytes: [u8; $width]| half_width::f64_from($bits),
+            )
         };
     }
     /// For integers: exact in binary64 or rounded once on the way there, and once to binary32.
@@ -80,7 +85,9 @@ fn encode<const N: usize>(
 ) {
     match to {
         DType::F16 => map(src, dst, |b| half_width::f16_from(to_f32(b)).to_le_bytes()),
-        DType::Bf16 => map(src, dst, |b| half_width::bf16_from(to_f32(b), bf16_nan).to_le_bytes()),
+        DType::Bf16 => map(src, dst, |b| {
+            half_width::bf16_from(to_f32(b), bf16_nan).to_le_bytes()
+        }),
         DType::F32 => map(src, dst, |b| to_f32(b).to_le_bytes()),
         DType::F64 => map(src, dst, |b| to_f64(b).to_le_bytes()),
         DType::F8E4M3 => map(src, dst, |b| [float8::e4m3_from(to_f32(b))]),
@@ -92,11 +99,7 @@ fn encode<const N: usize>(
     }
 }
 
-fn map<const N: usize, const M: usize>(
-    src: &[u8],
-    dst: &mut [u8],
-    f: impl Fn([u8; N]) -> [u8; M],
-) {
+fn map<const N: usize, const M: usize>(src: &[u8], dst: &mut [u8], f: impl Fn([u8; N]) -> [u8; M]) {
     let (src, dst) = (src.as_chunks::<N>().0, dst.as_chunks_mut::<M>().0);
     for (from, to) in src.iter().zip(dst) {
         *to = f(*from);

@@ -84,7 +84,12 @@ pub fn convert_elements(from: DType, to: DType, src: &[u8], dst: &mut [u8]) -> R
     }
     let whole = src.len().is_multiple_of(from_width) && dst.len().is_multiple_of(to_width);
     if !whole || src.len() / from_width != dst.len() / to_width {
-        return Err(Error::CastLength { from, to, source_len: src.len(), target_len: dst.len() });
+        return Err(Error::CastLength {
+            from,
+            to,
+            source_len: src.len(),
+            target_len: dst.len(),
+        });
     }
     if from == to {
         dst.copy_from_slice(src);

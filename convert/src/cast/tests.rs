@@ -26,10 +26,16 @@ fn halves_agree_with_the_half_crate() {
         let value = f32::from_bits(step * 4093);
         let found = half::f16::from_le_bytes(cast(DType::F32, DType::F16, value.to_le_bytes()));
         let expected = half::f16::from_f32_const(value);
-        assert!(found.to_bits() == expected.to_bits() || value.is_nan(), "{value}");
+        assert!(
+            found.to_bits() == expected.to_bits() || value.is_nan(),
+            "{value}"
+        );
         let found = half::bf16::from_le_bytes(cast(DType::F32, DType::Bf16, value.to_le_bytes()));
         let expected = half::bf16::from_f32_const(value);
-        assert!(found.to_bits() == expected.to_bits() || value.is_nan(), "{value}");
+        assert!(
+            found.to_bits() == expected.to_bits() || value.is_nan(),
+            "{value}"
+        );
     }
 }
 
@@ -48,7 +54,11 @@ fn every_value_survives_a_wider_type() {
             if f32::from_le_bytes(wide).is_nan() {
                 continue;
             }
-            assert_eq!(cast::<4, 1>(DType::F32, dtype, wide), [byte], "{dtype} {byte:#x}");
+            assert_eq!(
+                cast::<4, 1>(DType::F32, dtype, wide),
+                [byte],
+                "{dtype} {byte:#x}"
+            );
         }
     }
 }
@@ -61,7 +71,10 @@ fn overflow_is_never_saturated() {
     assert_eq!(cast(DType::F32, DType::F8E4M3Fnuz, huge), [0x80]);
     assert_eq!(cast(DType::F32, DType::F8E5M2Fnuz, huge), [0x80]);
     assert_eq!(cast(DType::F32, DType::F16, huge), 0x7c00u16.to_le_bytes());
-    assert_eq!(cast(DType::F64, DType::F32, 1e300f64.to_le_bytes()), f32::INFINITY.to_le_bytes());
+    assert_eq!(
+        cast(DType::F64, DType::F32, 1e300f64.to_le_bytes()),
+        f32::INFINITY.to_le_bytes()
+    );
 }
 
 #[test]

@@ -37,14 +37,17 @@ pub(crate) fn overlapping(
     slices: &[Slice],
     range: Range<u64>,
 ) -> impl Iterator<Item = (usize, &Slice, Range<u64>)> {
-    let first = slices.partition_point(|slice| slice.offset <= range.start).saturating_sub(1);
+    let first = slices
+        .partition_point(|slice| slice.offset <= range.start)
+        .saturating_sub(1);
     let rest = slices.get(first..).unwrap_or(&[]).iter().enumerate();
     let end = range.end;
-    rest.take_while(move |(_, slice)| slice.offset < end).filter_map(move |(at, slice)| {
-        let slice_end = slice.offset.saturating_add(slice.len_bytes().unwrap_or(0));
-        let part = range.start.max(slice.offset)..range.end.min(slice_end);
-        (part.start < part.end).then_some((first + at, slice, part))
-    })
+    rest.take_while(move |(_, slice)| slice.offset < end)
+        .filter_map(move |(at, slice)| {
+            let slice_end = slice.offset.saturating_add(slice.len_bytes().unwrap_or(0));
+            let part = range.start.max(slice.offset)..range.end.min(slice_end);
+            (part.start < part.end).then_some((first + at, slice, part))
+        })
 }
 
 /// Reads with buffers of its own; one for each thread.
@@ -80,7 +83,12 @@ impl Reader {
             let end = at(part.end - range.start);
             zero(out, done..start);
             let part = part.start - slice.offset..part.end - slice.offset;
-            self.fill_slice(tensors, slice, part, out.get_mut(start..end).unwrap_or_default())?;
+            self.fill_slice(
+                tensors,
+                slice,
+                part,
+                out.get_mut(start..end).unwrap_or_default(),
+            )?;
             done = end;
         }
         let end = out.len();
@@ -116,7 +124,8 @@ impl Reader {
                         let why = "a slice has another element type than its tensor";
                         return Err(Fault::Misfit(Misfit { tensor, why }));
                     }
-                    self.data(tensor, found, offset, into, tensors, out).map_err(Fault::Other)
+                    self.data(tensor, found, offset, into, tensors, out)
+                        .map_err(Fault::Other)
                 }
             }
         })
@@ -143,7 +152,9 @@ impl Reader {
         let offset = source_bytes(tensor, offset);
         if tensor.dtype == tensor.source_dtype && into.len() >= DIRECT {
             self.flush(tensors, out)?;
-            return Ok(tensor.bytes.read_at(offset, out.get_mut(into).unwrap_or_default())?);
+            return Ok(tensor
+                .bytes
+                .read_at(offset, out.get_mut(into).unwrap_or_default())?);
         }
         let len = source_bytes(tensor, into.len() as u64);
         if len <= SCRATCH as u64 {
@@ -187,7 +198,9 @@ impl Reader {
 
     fn flush(&mut self, tensors: &dyn Tensors, out: &mut [u8]) -> Result<(), Error> {
         let span = self.group.span.clone();
-        let Some(tensor) = tensors.get(self.group.tensor) else { return Ok(()) };
+        let Some(tensor) = tensors.get(self.group.tensor) else {
+            return Ok(());
+        };
         if self.group.pieces.is_empty() {
             return Ok(());
         }
@@ -195,12 +208,17 @@ impl Reader {
         if let [(start, into)] = self.group.pieces.as_slice()
             && from == to
         {
-            tensor.bytes.read_at(*start, out.get_mut(into.clone()).unwrap_or_default())?;
+            tensor
+                .bytes
+                .read_at(*start, out.get_mut(into.clone()).unwrap_or_default())?;
             self.group.pieces.clear();
             return Ok(());
         }
         self.scratch.resize(SCRATCH, 0);
-        let scratch = self.scratch.get_mut(..at(span.end - span.start)).unwrap_or_default();
+        let scratch = self
+            .scratch
+            .get_mut(..at(span.end - span.start))
+            .unwrap_or_default();
         tensor.bytes.read_at(span.start, scratch)?;
         for (start, into) in self.group.pieces.drain(..) {
             let start = at(start - span.start);
@@ -222,15 +240,24 @@ pub(crate) fn source_ranges(
     for (_, slice, part) in overlapping(slices, range) {
         let part = part.start - slice.offset..part.end - slice.offset;
         // A fault is reported by the read that follows.
-        let _ = pieces(slice, |tensor| tensors.shape(tensor), part, |piece| {
-            if let Piece::Data { tensor, offset, len } = piece
-                && let Some(found) = tensors.get(tensor)
-            {
-                let start = source_bytes(found, offset);
-                each(tensor, start..start + source_bytes(found, len));
-            }
-            Ok::<(), Misfit>(())
-        });
+        let _ = pieces(
+            slice,
+            |tensor| tensors.shape(tensor),
+            part,
+            |piece| {
+                if let Piece::Data {
+                    tensor,
+                    offset,
+                    len,
+                } = piece
+                    && let Some(found) = tensors.get(tensor)
+                {
+                    let start = source_bytes(found, offset);
+                    each(tensor, start..start + source_bytes(found, len));
+                }
+                Ok::<(), Misfit>(())
+            },
+        );
     }
 }
 
@@ -280,7 +307,10 @@ fn fill_with(dtype: DType, value: &[u8; 16], out: &mut [u8]) -> Result<(), Misfi
     }
     let width = at(width(dtype));
     let element = value.get(..width).filter(|_| dtype.bits() % 8 == 0);
-    let misfit = Misfit { tensor: 0, why: "a fill that is not zero needs elements of whole bytes" };
+    let misfit = Misfit {
+        tensor: 0,
+        why: "a fill that is not zero needs elements of whole bytes",
+    };
     for to in out.chunks_exact_mut(width) {
         to.copy_from_slice(element.ok_or(misfit)?);
     }

@@ -42,14 +42,20 @@ pub(crate) fn pieces<'a, E: From<Misfit>>(
     range: Range<u64>,
     emit: impl FnMut(Piece) -> Result<(), E>,
 ) -> Result<(), E> {
-    let mut out = Joined { pending: None, emit };
+    let mut out = Joined {
+        pending: None,
+        emit,
+    };
     match &slice.content {
         Content::Whole { tensor } => {
             out.data(*tensor, range.start, range.end.saturating_sub(range.start))?;
         }
         Content::Flat { parts } => flat(slice.dtype, parts, &range, &mut out)?,
         Content::Boxes { tensor, dim, parts } => {
-            let misfit = |why| Misfit { tensor: *tensor, why };
+            let misfit = |why| Misfit {
+                tensor: *tensor,
+                why,
+            };
             let shape = shape_of(*tensor).ok_or_else(|| misfit("there is no such tensor"))?;
             Boxes::new(slice, shape, *dim, parts)
                 .ok_or_else(|| misfit("its boxes do not fit it"))?
@@ -67,14 +73,22 @@ struct Joined<F> {
 
 impl<E, F: FnMut(Piece) -> Result<(), E>> Joined<F> {
     fn data(&mut self, tensor: u32, offset: u64, len: u64) -> Result<(), E> {
-        if let Some(Piece::Data { tensor: last, offset: start, len: so_far }) = &mut self.pending
+        if let Some(Piece::Data {
+            tensor: last,
+            offset: start,
+            len: so_far,
+        }) = &mut self.pending
             && *last == tensor
             && *start + *so_far == offset
         {
             *so_far += len;
             return Ok(());
         }
-        self.push(Piece::Data { tensor, offset, len })
+        self.push(Piece::Data {
+            tensor,
+            offset,
+            len,
+        })
     }
 
     fn push(&mut self, piece: Piece) -> Result<(), E> {
@@ -120,7 +134,10 @@ fn flat<E: From<Misfit>, F: FnMut(Piece) -> Result<(), E>>(
             FlatPart::Range { tensor, len, .. } => (*tensor, *len),
             FlatPart::Fill { len, .. } => (0, *len),
         };
-        let misfit = Misfit { tensor, why: "a flat range is no whole number of bytes" };
+        let misfit = Misfit {
+            tensor,
+            why: "a flat range is no whole number of bytes",
+        };
         let len = bytes(dtype, elements).ok_or(misfit)?;
         let (skip, take) = clip(range, at, len);
         match part {
@@ -130,7 +147,10 @@ fn flat<E: From<Misfit>, F: FnMut(Piece) -> Result<(), E>>(
                     out.data(*tensor, start + skip, take)?;
                 }
             }
-            FlatPart::Fill { value, .. } => out.push(Piece::Fill { value: *value, len: take })?,
+            FlatPart::Fill { value, .. } => out.push(Piece::Fill {
+                value: *value,
+                len: take,
+            })?,
         }
         at += len;
         if at >= range.end {
@@ -182,7 +202,9 @@ impl Boxes {
             elements[at] = elements[at + 1].checked_mul(shape[at + 1])?;
         }
         let inner = slice.shape.get(dim + 1..).unwrap_or(&[]);
-        let inner = inner.iter().try_fold(1u64, |product, size| product.checked_mul(*size))?;
+        let inner = inner
+            .iter()
+            .try_fold(1u64, |product, size| product.checked_mul(*size))?;
         let mut built = Vec::with_capacity(parts.len());
         // Dimensions from here on are never stepped over, whatever the part.
         let mut stepped = dim;
@@ -193,21 +215,32 @@ impl Boxes {
                     kind: Kind::Fill(*value),
                 },
                 BoxPart::Box { start, size } => {
-                    let fits = |at: usize| Some(start.get(at)?.checked_add(*size.get(at)?)? <= shape[at]);
-                    if start.len() != shape.len() || !(0..shape.len()).all(|at| fits(at) == Some(true)) {
+                    let fits =
+                        |at: usize| Some(start.get(at)?.checked_add(*size.get(at)?)? <= shape[at]);
+                    if start.len() != shape.len()
+                        || !(0..shape.len()).all(|at| fits(at) == Some(true))
+                    {
                         return None;
                     }
                     // The first dimension from which on everything behind is whole.
                     let whole = |at: &usize| size[*at] == shape[*at];
-                    let first = (1..shape.len()).rev().find(|at| !whole(at)).unwrap_or(0).max(dim);
+                    let first = (1..shape.len())
+                        .rev()
+                        .find(|at| !whole(at))
+                        .unwrap_or(0)
+                        .max(dim);
                     stepped = stepped.max(first);
                     let row = size.get(first..).unwrap_or(&[]);
-                    let row = row.iter().try_fold(1u64, |product, size| product.checked_mul(*size))?;
+                    let row = row
+                        .iter()
+                        .try_fold(1u64, |product, size| product.checked_mul(*size))?;
                     let along = size.get(dim).copied().unwrap_or(1).checked_mul(inner)?;
                     let start = start
                         .iter()
                         .zip(&elements)
-                        .try_fold(0u64, |sum, (at, step)| sum.checked_add(at.checked_mul(*step)?))?;
+                        .try_fold(0u64, |sum, (at, step)| {
+                            sum.checked_add(at.checked_mul(*step)?)
+                        })?;
                     Part {
                         len: bytes(dtype, along)?,
                         kind: Kind::Rows {
@@ -226,7 +259,9 @@ impl Boxes {
             .collect();
         Some(Self {
             outer: slice.shape.get(..dim)?.to_vec(),
-            chunk: built.iter().try_fold(0u64, |sum, part| sum.checked_add(part.len))?,
+            chunk: built
+                .iter()
+                .try_fold(0u64, |sum, part| sum.checked_add(part.len))?,
             parts: built,
             strides: strides?,
         })
@@ -241,7 +276,10 @@ impl Boxes {
         if self.chunk == 0 {
             return Ok(());
         }
-        let outer_strides = self.strides.get(..self.outer.len()).unwrap_or(&self.strides);
+        let outer_strides = self
+            .strides
+            .get(..self.outer.len())
+            .unwrap_or(&self.strides);
         let inner_strides = self.strides.get(self.outer.len()..).unwrap_or(&[]);
         let mut index = range.start / self.chunk;
         while index * self.chunk < range.end {
@@ -251,7 +289,10 @@ impl Boxes {
                 let (skip, take) = clip(range, at, part.len);
                 at += part.len;
                 match &part.kind {
-                    Kind::Fill(value) => out.push(Piece::Fill { value: *value, len: take })?,
+                    Kind::Fill(value) => out.push(Piece::Fill {
+                        value: *value,
+                        len: take,
+                    })?,
                     Kind::Rows { start, row, counts } => {
                         let (mut done, mut number) = (0, if *row == 0 { 0 } else { skip / row });
                         let mut into = if *row == 0 { 0 } else { skip % row };

@@ -45,10 +45,18 @@ impl One {
         let elements = shape.iter().product::<u64>();
         let len = usize::try_from(source_dtype.bytes(elements).unwrap()).unwrap();
         // No byte like its neighbours; no NaN in floating types.
-        let bytes = (0..len).map(|at| u8::try_from((at * 7 + at / 251) % 113).unwrap()).collect();
-        let memory = Arc::new(Memory { bytes, reads: Mutex::default() });
+        let bytes = (0..len)
+            .map(|at| u8::try_from((at * 7 + at / 251) % 113).unwrap())
+            .collect();
+        let memory = Arc::new(Memory {
+            bytes,
+            reads: Mutex::default(),
+        });
         let tensor = ModelTensor {
-            names: vec![TensorName { name: "t".into(), source: "t".into() }],
+            names: vec![TensorName {
+                name: "t".into(),
+                source: "t".into(),
+            }],
             dtype,
             source_dtype,
             shape: shape.to_vec(),
@@ -90,7 +98,12 @@ fn fill(byte: u8) -> Fill {
 }
 
 /// Elements of a slice of boxes, one at a time: the tensor's linear index, or fill.
-fn naive_boxes(tensor: &[u64], shape: &[u64], dim: usize, parts: &[BoxPart]) -> Vec<Result<u64, Fill>> {
+fn naive_boxes(
+    tensor: &[u64],
+    shape: &[u64],
+    dim: usize,
+    parts: &[BoxPart],
+) -> Vec<Result<u64, Fill>> {
     let mut out = Vec::new();
     let total: u64 = shape.iter().product();
     for linear in 0..total {
@@ -158,7 +171,14 @@ fn check(one: &One, slice: &Slice, elements: &[Result<u64, Fill>], cut: usize) {
 }
 
 fn slice(dtype: DType, shape: Vec<u64>, content: Content) -> Slice {
-    Slice { content, kind: SliceKind::Value, dtype, shape, offset: 0, crc32c: None }
+    Slice {
+        content,
+        kind: SliceKind::Value,
+        dtype,
+        shape,
+        offset: 0,
+        crc32c: None,
+    }
 }
 
 fn types() -> impl Strategy<Value = (DType, DType)> {
@@ -248,7 +268,10 @@ proptest! {
 }
 
 fn whole(dtype: DType, len: u64, offset: u64) -> Slice {
-    Slice { offset, ..slice(dtype, vec![len], Content::Whole { tensor: 0 }) }
+    Slice {
+        offset,
+        ..slice(dtype, vec![len], Content::Whole { tensor: 0 })
+    }
 }
 
 #[test]
@@ -256,7 +279,9 @@ fn padding_between_slices_is_zero() {
     let one = One::new(DType::U8, DType::U8, &[5]);
     let slices = [whole(DType::U8, 5, 0), whole(DType::U8, 5, 512)];
     let mut out = vec![0xee; 600];
-    Reader::default().fill(&one, &slices, 0..600, &mut out).unwrap();
+    Reader::default()
+        .fill(&one, &slices, 0..600, &mut out)
+        .unwrap();
     assert_eq!(&out[..5], &one.memory.bytes[..]);
     assert_eq!(&out[512..517], &one.memory.bytes[..]);
     assert!(out[5..512].iter().chain(&out[517..]).all(|byte| *byte == 0));
@@ -264,9 +289,19 @@ fn padding_between_slices_is_zero() {
 
 #[test]
 fn slices_without_elements_hide_none_behind_them() {
-    let empty = Slice { shape: vec![0], ..whole(DType::U8, 0, 512) };
-    let slices = [whole(DType::U8, 5, 0), empty.clone(), whole(DType::U8, 5, 512), empty];
-    let found: Vec<_> = overlapping(&slices, 510..515).map(|(at, _, part)| (at, part)).collect();
+    let empty = Slice {
+        shape: vec![0],
+        ..whole(DType::U8, 0, 512)
+    };
+    let slices = [
+        whole(DType::U8, 5, 0),
+        empty.clone(),
+        whole(DType::U8, 5, 512),
+        empty,
+    ];
+    let found: Vec<_> = overlapping(&slices, 510..515)
+        .map(|(at, _, part)| (at, part))
+        .collect();
     assert_eq!(found, [(2, 512..515)]);
     assert_eq!(overlapping(&slices, 5..512).count(), 0);
 }
@@ -274,22 +309,40 @@ fn slices_without_elements_hide_none_behind_them() {
 #[test]
 fn a_contiguous_slice_is_one_read() {
     let one = One::new(DType::U8, DType::U8, &[64, 1024]);
-    let parts = vec![BoxPart::Box { start: vec![16, 0], size: vec![32, 1024] }];
-    let content = Content::Boxes { tensor: 0, dim: 0, parts };
+    let parts = vec![BoxPart::Box {
+        start: vec![16, 0],
+        size: vec![32, 1024],
+    }];
+    let content = Content::Boxes {
+        tensor: 0,
+        dim: 0,
+        parts,
+    };
     let slice = slice(DType::U8, vec![32, 1024], content);
     let mut out = vec![0; 32 << 10];
-    Reader::default().fill_slice(&one, &slice, 0..32 << 10, &mut out).unwrap();
+    Reader::default()
+        .fill_slice(&one, &slice, 0..32 << 10, &mut out)
+        .unwrap();
     assert_eq!(*one.memory.reads.lock().unwrap(), [(16 << 10, 32 << 10)]);
 }
 
 #[test]
 fn short_rows_are_read_together() {
     let one = One::new(DType::U8, DType::U8, &[1000, 64]);
-    let parts = vec![BoxPart::Box { start: vec![0, 16], size: vec![1000, 16] }];
-    let content = Content::Boxes { tensor: 0, dim: 0, parts };
+    let parts = vec![BoxPart::Box {
+        start: vec![0, 16],
+        size: vec![1000, 16],
+    }];
+    let content = Content::Boxes {
+        tensor: 0,
+        dim: 0,
+        parts,
+    };
     let slice = slice(DType::U8, vec![1000, 16], content);
     let mut out = vec![0; 16_000];
-    Reader::default().fill_slice(&one, &slice, 0..16_000, &mut out).unwrap();
+    Reader::default()
+        .fill_slice(&one, &slice, 0..16_000, &mut out)
+        .unwrap();
     assert_eq!(*one.memory.reads.lock().unwrap(), [(16, 999 * 64 + 16)]);
 }
 
@@ -298,7 +351,9 @@ fn a_cast_reads_its_source_once() {
     let one = One::new(DType::Bf16, DType::F32, &[3 << 20]);
     let mut out = vec![0; 6 << 20];
     let slice = slice(DType::Bf16, vec![3 << 20], Content::Whole { tensor: 0 });
-    Reader::default().fill_slice(&one, &slice, 0..6 << 20, &mut out).unwrap();
+    Reader::default()
+        .fill_slice(&one, &slice, 0..6 << 20, &mut out)
+        .unwrap();
     assert_eq!(out, one.image());
     let reads = one.memory.reads.lock().unwrap();
     assert_eq!(reads.iter().map(|read| read.1).sum::<usize>(), 12 << 20);

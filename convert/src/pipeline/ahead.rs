@@ -28,7 +28,12 @@ pub(super) struct Ahead<'a> {
 
 impl<'a> Ahead<'a> {
     pub(super) fn new(jobs: &'a [Job], stage: &'a dyn Stage) -> Self {
-        Self { jobs, stage, reached: Mutex::new(0), moved: Condvar::new() }
+        Self {
+            jobs,
+            stage,
+            reached: Mutex::new(0),
+            moved: Condvar::new(),
+        }
     }
 
     /// A worker has begun a job.
@@ -51,7 +56,10 @@ impl<'a> Ahead<'a> {
         for (number, group) in self.jobs.chunks(GROUP).enumerate() {
             let mut reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
             while *reached != usize::MAX && *reached / GROUP + GROUPS < number {
-                reached = self.moved.wait(reached).unwrap_or_else(PoisonError::into_inner);
+                reached = self
+                    .moved
+                    .wait(reached)
+                    .unwrap_or_else(PoisonError::into_inner);
             }
             if *reached == usize::MAX {
                 return;
@@ -65,7 +73,9 @@ impl<'a> Ahead<'a> {
         let mut ranges: Vec<(u32, u32, Range<u64>)> = Vec::new();
         for job in group {
             let component = job.work.component;
-            let Some(tensors) = self.stage.tensors(component) else { continue };
+            let Some(tensors) = self.stage.tensors(component) else {
+                continue;
+            };
             source_ranges(tensors, &job.work.slices(), job.range(), |tensor, range| {
                 match ranges.last_mut() {
                     // Rows of a strided cut: near enough to be one read.
@@ -82,7 +92,10 @@ impl<'a> Ahead<'a> {
         }
         ranges.sort_by_key(|(component, tensor, range)| (*component, *tensor, range.start));
         for (component, tensor, range) in ranges {
-            let Some(found) = self.stage.tensors(component).and_then(|tensors| tensors.get(tensor))
+            let Some(found) = self
+                .stage
+                .tensors(component)
+                .and_then(|tensors| tensors.get(tensor))
             else {
                 continue;
             };

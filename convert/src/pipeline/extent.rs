@@ -7,7 +7,10 @@ use std::{
 
 use wpack_format::{Slice, block_count, spec::BLOCK_LEN};
 
-use crate::{Error, gather::{Tensors, overlapping, source_ranges}};
+use crate::{
+    Error,
+    gather::{Tensors, overlapping, source_ranges},
+};
 
 /// Slices held in memory at once, but for an extent that has more.
 const MOST_SLICES: u64 = 200_000;
@@ -27,8 +30,20 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    pub(crate) fn new(extent: usize, component: u32, offset: u64, len: u64, slices: Vec<Slice>) -> Self {
-        Self { extent, component, offset, len, slices: RwLock::new(slices) }
+    pub(crate) fn new(
+        extent: usize,
+        component: u32,
+        offset: u64,
+        len: u64,
+        slices: Vec<Slice>,
+    ) -> Self {
+        Self {
+            extent,
+            component,
+            offset,
+            len,
+            slices: RwLock::new(slices),
+        }
     }
 
     /// Its slices in the order of their offsets.
@@ -85,7 +100,10 @@ impl Batch {
             let slices = work.slices();
             let tensors = tensors(work.component);
             for block in 0..block_count(work.len) {
-                let job = Job { work: Arc::clone(work), block };
+                let job = Job {
+                    work: Arc::clone(work),
+                    block,
+                };
                 let place = tensors.and_then(|tensors| place(tensors, &slices, job.range()));
                 jobs.push((place, job));
             }
@@ -99,9 +117,14 @@ impl Batch {
 fn place(tensors: &dyn Tensors, slices: &[Slice], range: Range<u64>) -> Option<(u32, u64)> {
     for (_, _, part) in overlapping(slices, range) {
         let mut first = None;
-        source_ranges(tensors, slices, part.start..part.start + 1, |tensor, range| {
-            first.get_or_insert((tensor, range.start));
-        });
+        source_ranges(
+            tensors,
+            slices,
+            part.start..part.start + 1,
+            |tensor, range| {
+                first.get_or_insert((tensor, range.start));
+            },
+        );
         if let Some((tensor, start)) = first {
             let found = tensors.get(tensor)?;
             let base = found.bytes.place().unwrap_or(0);

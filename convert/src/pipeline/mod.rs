@@ -49,7 +49,11 @@ pub(crate) struct Stop<'a> {
 
 impl<'a> Stop<'a> {
     pub(crate) fn new(interrupt: &'a AtomicBool) -> Self {
-        Self { interrupt, stopped: AtomicBool::new(false), error: Mutex::new(None) }
+        Self {
+            interrupt,
+            stopped: AtomicBool::new(false),
+            error: Mutex::new(None),
+        }
     }
 
     /// False once anyone failed or the caller wants no more.
@@ -59,13 +63,20 @@ impl<'a> Stop<'a> {
 
     /// The first error is the one that is told.
     fn fail(&self, error: Error) {
-        self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        self.error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get_or_insert(error);
         self.stopped.store(true, Ordering::Relaxed);
     }
 
     /// What happened so far.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        let error = self.error.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let error = self
+            .error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         match error {
             Some(error) => Err(error),
             None if self.interrupt.load(Ordering::Relaxed) => Err(Error::Interrupted),
@@ -88,15 +99,23 @@ impl Buffer {
         let start = bytes.as_ptr().align_offset(DIRECT_ALIGN);
         // `align_offset` may decline to answer; then direct writes are declined too.
         let start = if start > DIRECT_ALIGN { 0 } else { start };
-        Self { bytes, start, filled: 0 }
+        Self {
+            bytes,
+            start,
+            filled: 0,
+        }
     }
 
     fn part(&mut self, len: usize) -> &mut [u8] {
-        self.bytes.get_mut(self.start..self.start + len.min(BLOCK)).unwrap_or_default()
+        self.bytes
+            .get_mut(self.start..self.start + len.min(BLOCK))
+            .unwrap_or_default()
     }
 
     fn filled(&self) -> &[u8] {
-        self.bytes.get(self.start..self.start + self.filled).unwrap_or_default()
+        self.bytes
+            .get(self.start..self.start + self.filled)
+            .unwrap_or_default()
     }
 }
 
@@ -129,11 +148,20 @@ impl Pipeline {
         let workers = threads.clamp(1, MAX_WORKERS).min(jobs.max(1));
         let writers = if writes { WRITERS.min(jobs.max(1)) } else { 0 };
         let buffers = (workers + writers + SPARE).min(jobs.max(1));
-        Self { workers, writers, free: Queue::new((0..buffers).map(|_| Buffer::new())) }
+        Self {
+            workers,
+            writers,
+            free: Queue::new((0..buffers).map(|_| Buffer::new())),
+        }
     }
 
     /// Takes all jobs of a batch through a stage.
-    pub(crate) fn run(&self, jobs: &[Job], stage: &dyn Stage, stop: &Stop<'_>) -> Result<(), Error> {
+    pub(crate) fn run(
+        &self,
+        jobs: &[Job],
+        stage: &dyn Stage,
+        stop: &Stop<'_>,
+    ) -> Result<(), Error> {
         let next = AtomicUsize::new(0);
         let full: Queue<(usize, Buffer)> = Queue::new([]);
         let working = AtomicUsize::new(self.workers);
@@ -180,13 +208,19 @@ impl Pipeline {
     ) {
         let mut reader = Reader::default();
         while stop.go_on() {
-            let Some(buffer) = self.free.pop() else { return };
+            let Some(buffer) = self.free.pop() else {
+                return;
+            };
             let mut buffer = Returned(Some(buffer), &self.free);
             let index = next.fetch_add(1, Ordering::Relaxed);
-            let (Some(job), Some(bytes)) = (jobs.get(index), &mut buffer.0) else { return };
+            let (Some(job), Some(bytes)) = (jobs.get(index), &mut buffer.0) else {
+                return;
+            };
             ahead.reached(index);
             let range = job.range();
-            let len = usize::try_from(range.end - range.start).unwrap_or(BLOCK).min(BLOCK);
+            let len = usize::try_from(range.end - range.start)
+                .unwrap_or(BLOCK)
+                .min(BLOCK);
             bytes.filled = len.next_multiple_of(DIRECT_ALIGN);
             let filled = bytes.filled;
             match process(job, range, stage, &mut reader, bytes.part(filled), len) {
@@ -210,7 +244,9 @@ fn process(
     bytes: &mut [u8],
     len: usize,
 ) -> Result<(), Error> {
-    let Some((data, padding)) = bytes.split_at_mut_checked(len) else { return Ok(()) };
+    let Some((data, padding)) = bytes.split_at_mut_checked(len) else {
+        return Ok(());
+    };
     padding.fill(0);
     if let Some(tensors) = stage.tensors(job.work.component) {
         reader.fill(tensors, &job.work.slices(), range, data)?;

@@ -20,8 +20,14 @@ struct State<T> {
 
 impl<T> Queue<T> {
     pub(super) fn new(items: impl IntoIterator<Item = T>) -> Self {
-        let state = State { items: items.into_iter().collect(), closed: false };
-        Self { state: Mutex::new(state), changed: Condvar::new() }
+        let state = State {
+            items: items.into_iter().collect(),
+            closed: false,
+        };
+        Self {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
@@ -43,7 +49,10 @@ impl<T> Queue<T> {
             if state.closed {
                 return None;
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -63,7 +72,10 @@ mod tests {
         let queue = Queue::new([1]);
         queue.push(2);
         queue.close();
-        assert_eq!([queue.pop(), queue.pop(), queue.pop()], [Some(1), Some(2), None]);
+        assert_eq!(
+            [queue.pop(), queue.pop(), queue.pop()],
+            [Some(1), Some(2), None]
+        );
     }
 
     #[test]
@@ -72,7 +84,11 @@ mod tests {
         std::thread::scope(|scope| {
             let waiting: Vec<_> = (0..3).map(|_| scope.spawn(|| queue.pop())).collect();
             queue.close();
-            assert!(waiting.into_iter().all(|thread| thread.join().unwrap().is_none()));
+            assert!(
+                waiting
+                    .into_iter()
+                    .all(|thread| thread.join().unwrap().is_none())
+            );
         });
     }
 }

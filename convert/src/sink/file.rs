@@ -15,8 +15,8 @@ use std::{
 use rustix::{
     fs::{
         Advice, AtFlags, CWD, FallocateFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags,
-        fadvise, fallocate, flock, fstat, ftruncate, linkat, open, openat, renameat,
-        renameat_with, statat, unlinkat,
+        fadvise, fallocate, flock, fstat, ftruncate, linkat, open, openat, renameat, renameat_with,
+        statat, unlinkat,
     },
     io::Errno,
 };
@@ -75,22 +75,34 @@ impl FileSink {
                 source: errno.into(),
             }
         };
-        let target = path.file_name().ok_or_else(|| Error::NotAFile { path: path.to_owned() })?;
+        let target = path.file_name().ok_or_else(|| Error::NotAFile {
+            path: path.to_owned(),
+        })?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = open(folder_path, flags, Mode::empty()).map_err(at("open folder"))?;
         match statat(&folder, target, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => match FileType::from_raw_mode(stat.st_mode) {
                 FileType::RegularFile | FileType::Symlink if overwrite == Overwrite::Always => {}
                 FileType::RegularFile | FileType::Symlink => {
-                    return Err(Error::Exists { path: path.to_owned() });
+                    return Err(Error::Exists {
+                        path: path.to_owned(),
+                    });
                 }
-                _ => return Err(Error::NotAFile { path: path.to_owned() }),
+                _ => {
+                    return Err(Error::NotAFile {
+                        path: path.to_owned(),
+                    });
+                }
             },
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(at("look into")(errno)),
         }
         sweep(&folder, target);
-        let nameless = if unnamed { create_unnamed(&folder).ok() } else { None };
+        let nameless = if unnamed {
+            create_unnamed(&folder).ok()
+        } else {
+            None
+        };
         let (file, temporary) = match nameless {
             Some(file) => (file, None),
             None => {
@@ -214,7 +226,12 @@ impl Drop for FileSink {
 const MODE: Mode = Mode::from_raw_mode(0o666);
 
 fn create_unnamed(folder: &OwnedFd) -> rustix::io::Result<OwnedFd> {
-    let file = openat(folder, ".", OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, MODE)?;
+    let file = openat(
+        folder,
+        ".",
+        OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC,
+        MODE,
+    )?;
     // It gets its name by way of /proc; better to know now whether that is there.
     statat(CWD, proc_path(&file), AtFlags::empty())?;
     Ok(file)

@@ -50,7 +50,9 @@ fn is_temporary(name: &[u8], prefix: &[u8]) -> bool {
 /// removed. Litter of other targets is left to their next run.
 pub fn sweep(folder: impl AsFd, target: &OsStr) -> usize {
     let prefix = prefix(target);
-    let Ok(entries) = Dir::read_from(&folder) else { return 0 };
+    let Ok(entries) = Dir::read_from(&folder) else {
+        return 0;
+    };
     let mut swept = 0;
     for entry in entries.flatten() {
         let name = entry.file_name();
@@ -58,7 +60,9 @@ pub fn sweep(folder: impl AsFd, target: &OsStr) -> usize {
             continue;
         }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let Ok(file) = openat(&folder, name, flags, Mode::empty()) else { continue };
+        let Ok(file) = openat(&folder, name, flags, Mode::empty()) else {
+            continue;
+        };
         if flock(&file, FlockOperation::NonBlockingLockExclusive) == Ok(())
             && unlinkat(&folder, name, AtFlags::empty()) != Err(Errno::NOENT)
         {

@@ -11,8 +11,9 @@ use crate::Error;
 
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap();
-    let mut names: Vec<_> =
-        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     names
 }
@@ -95,7 +96,10 @@ fn one_that_came_meanwhile_is_kept() {
         };
         fs::write(&out, b"other").unwrap();
         sink.stage().unwrap();
-        assert_eq!(sink.publish().unwrap_err().kind(), std::io::ErrorKind::AlreadyExists);
+        assert_eq!(
+            sink.publish().unwrap_err().kind(),
+            std::io::ErrorKind::AlreadyExists
+        );
         drop(sink);
         assert_eq!(fs::read(&out).unwrap(), b"other");
         assert_eq!(names(folder.path()), ["a.wpack"]);
@@ -110,8 +114,18 @@ fn folders_and_devices_are_never_replaced() {
         let refused = FileSink::create(path, Overwrite::Always).unwrap_err();
         assert!(matches!(refused, Error::NotAFile { .. }), "{refused}");
     }
-    let refused = FileSink::create(&folder.path().join("no/a.wpack"), Overwrite::Never).unwrap_err();
-    assert!(matches!(refused, Error::Io { op: "open folder", .. }), "{refused}");
+    let refused =
+        FileSink::create(&folder.path().join("no/a.wpack"), Overwrite::Never).unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            Error::Io {
+                op: "open folder",
+                ..
+            }
+        ),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -120,7 +134,11 @@ fn litter_of_the_dead_is_swept_and_of_the_living_is_not() {
     let out = folder.path().join("a.wpack");
     let name = litter::temporary_name(out.file_name().unwrap());
     fs::write(folder.path().join(&name), b"half").unwrap();
-    let foreign = [".a.wpack.wpack-tmp", ".b.wpack.0123456789abcdef.wpack-tmp", ".a.wpack.0123.wpack-tmp"];
+    let foreign = [
+        ".a.wpack.wpack-tmp",
+        ".b.wpack.0123456789abcdef.wpack-tmp",
+        ".a.wpack.0123.wpack-tmp",
+    ];
     for name in foreign {
         fs::write(folder.path().join(name), b"").unwrap();
     }
@@ -172,7 +190,8 @@ fn direct_and_cached_writes_meet_in_one_file() {
     let start = memory.as_ptr().align_offset(4096);
     sink.write_at(8192, &memory[start..start + 4096]).unwrap();
     sink.write_at(4090, b"0123456789").unwrap();
-    sink.write_at(12288, &memory[start + 1..start + 11]).unwrap();
+    sink.write_at(12288, &memory[start + 1..start + 11])
+        .unwrap();
     sink.stage().unwrap();
     sink.publish().unwrap();
     let mut expected = vec![0; 16384];

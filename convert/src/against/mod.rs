@@ -1,15 +1,18 @@
 //! Is a pack what its checkpoint gives?
 
+mod report;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use wpack_checkpoint::Checkpoint;
-use wpack_format::{DType, Hex, SliceKind, TensorTable, block_count};
+use wpack_format::{DType, SliceKind, TensorTable, block_count};
 use wpack_loader::{ByteSource, Index};
+
+pub use report::{AgainstReport, Difference, TensorId, Unlike};
 
 use crate::{
     Context, Error, Options, TransformOptions,
@@ -20,101 +23,6 @@ use crate::{
 
 /// Bytes of the pack compared at once.
 const CHUNK: usize = 256 << 10;
-
-/// What the comparison of a pack with a checkpoint found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct AgainstReport {
-    /// Tensors compared byte by byte and found equal.
-    pub equal: u64,
-    /// Tensors of both that differ.
-    pub different: Vec<Difference>,
-    /// Tensors that the checkpoint has and the pack lacks.
-    pub missing: Vec<TensorId>,
-    /// Tensors that the pack has and the checkpoint lacks.
-    pub extra: Vec<TensorId>,
-    /// Components of the checkpoint that the pack does not have at all. A pack does not record which
-    /// components were left out when it was made, so these are no difference.
-    pub left_out: Vec<String>,
-    /// Bytes of the pack's extents that were looked at.
-    pub bytes: u64,
-    /// Wall time.
-    pub elapsed: Duration,
-}
-
-impl AgainstReport {
-    /// True when the pack holds exactly the tensors that the checkpoint gives.
-    #[must_use]
-    pub fn is_same(&self) -> bool {
-        self.different.is_empty() && self.missing.is_empty() && self.extra.is_empty()
-    }
-}
-
-/// A tensor by its name in the pack.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct TensorId {
-    /// The component.
-    pub component: String,
-    /// The name.
-    pub name: String,
-}
-
-/// A tensor that differs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Difference {
-    /// Which.
-    pub tensor: TensorId,
-    /// In what.
-    pub what: Unlike,
-}
-
-/// In what a tensor differs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Unlike {
-    /// Another element type.
-    Dtype {
-        /// In the pack.
-        pack: DType,
-        /// What the checkpoint gives.
-        checkpoint: DType,
-    },
-    /// Another shape.
-    Shape {
-        /// In the pack.
-        pack: Vec<u64>,
-        /// What the checkpoint gives.
-        checkpoint: Vec<u64>,
-    },
-    /// Other values.
-    Values {
-        /// The first element that differs, by its index in each dimension.
-        index: Vec<u64>,
-        /// Its bytes in the pack.
-        pack: Vec<u8>,
-        /// What the checkpoint gives for them.
-        checkpoint: Vec<u8>,
-    },
-}
-
-impl fmt::Display for Unlike {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Dtype { pack, checkpoint } => {
-                write!(f, "{pack} in the pack, {checkpoint} in the checkpoint")
-            }
-            Self::Shape { pack, checkpoint } => {
-                write!(f, "{pack:?} in the pack, {checkpoint:?} in the checkpoint")
-            }
-            Self::Values { index, pack, checkpoint } => write!(
-                f,
-                "first different element {index:?}: bytes {} in the pack, {} in the checkpoint",
-                Hex(pack),
-                Hex(checkpoint)
-            ),
-        }
-    }
-}
 
 /// Compares every tensor of a pack with what `checkpoint` gives for it: filters, renames, casts and cuts
 /// are those stored in the pack, fill is left alone. Blocks of the pack are not checked: that is what
@@ -133,24 +41,49 @@ pub fn against(
     let index = Index::read(pack)?;
     let mut report = AgainstReport::default();
     let model = model(&index, checkpoint, &mut report)?;
-    let tables: Result<Vec<_>, _> =
-        (0u32..).zip(&index.root().components).map(|(at, _)| index.tensors(pack, at)).collect();
+    let tables: Result<Vec<_>, _> = (0u32..)
+        .zip(&index.root().components)
+        .map(|(at, _)| index.tensors(pack, at))
+        .collect();
     let tables = tables?;
     let mut paired: Vec<Pairs<'_>> = Vec::new();
     for (record, table) in index.root().components.iter().zip(&tables) {
-        let found = model.components.iter().find(|component| component.name == record.name);
-        paired.push(Pairs::new(&record.name, Arc::clone(table), found, &mut report));
+        let found = model
+            .components
+            .iter()
+            .find(|component| component.name == record.name);
+        paired.push(Pairs::new(
+            &record.name,
+            Arc::clone(table),
+            found,
+            &mut report,
+        ));
     }
-    let rounds = paired.iter().map(|pairs| pairs.rounds.len()).max().unwrap_or(0);
+    let rounds = paired
+        .iter()
+        .map(|pairs| pairs.rounds.len())
+        .max()
+        .unwrap_or(0);
     let total: u64 = index.root().extents.iter().map(|extent| extent.len).sum();
-    context.progress.begin("compare", total.saturating_mul(rounds as u64));
+    context
+        .progress
+        .begin("compare", total.saturating_mul(rounds as u64));
     let mut unlike: BTreeMap<TensorId, Unlike> = BTreeMap::new();
     for round in 0..rounds {
         let components = paired.iter().map(|pairs| Round { pairs, round }).collect();
-        let compare = Compare { pack, index: &index, components, context, first: Mutex::default() };
+        let compare = Compare {
+            pack,
+            index: &index,
+            components,
+            context,
+            first: Mutex::default(),
+        };
         for ((component, tensor), first) in compare.run(threads)? {
-            let pairs = usize::try_from(component).ok().and_then(|at| paired.get(at));
-            if let Some((id, what)) = pairs.and_then(|pairs| pairs.describe(round, tensor, &first)) {
+            let pairs = usize::try_from(component)
+                .ok()
+                .and_then(|at| paired.get(at));
+            if let Some((id, what)) = pairs.and_then(|pairs| pairs.describe(round, tensor, &first))
+            {
                 unlike.entry(id).or_insert(what);
             }
         }
@@ -159,7 +92,11 @@ pub fn against(
     context.progress.finish();
     let compared: usize = paired.iter().map(Pairs::compared).sum();
     report.equal = (compared as u64).saturating_sub(unlike.len() as u64);
-    report.different.extend(unlike.into_iter().map(|(tensor, what)| Difference { tensor, what }));
+    report.different.extend(
+        unlike
+            .into_iter()
+            .map(|(tensor, what)| Difference { tensor, what }),
+    );
     report.different.sort_by(|a, b| a.tensor.cmp(&b.tensor));
     report.missing.sort();
     report.extra.sort();
@@ -179,8 +116,13 @@ fn model(
         only.name.clone_from(&info.name);
     }
     let known: BTreeSet<&str> = infos.iter().map(|info| info.name.as_str()).collect();
-    let names = checkpoint.components.iter().map(|component| component.name.clone());
-    report.left_out = names.filter(|name| !known.contains(name.as_str())).collect();
+    let names = checkpoint
+        .components
+        .iter()
+        .map(|component| component.name.clone());
+    report.left_out = names
+        .filter(|name| !known.contains(name.as_str()))
+        .collect();
     let transforms: Result<BTreeMap<String, TransformOptions>, Error> = infos
         .iter()
         .map(|info| Ok((info.name.clone(), options_of(&info.transform)?)))
@@ -190,7 +132,11 @@ fn model(
         component_transforms: transforms?,
         ..Options::default()
     };
-    if checkpoint.components.iter().all(|component| !known.contains(component.name.as_str())) {
+    if checkpoint
+        .components
+        .iter()
+        .all(|component| !known.contains(component.name.as_str()))
+    {
         // No component would mean all of them.
         return Ok(Model::default());
     }
@@ -215,7 +161,10 @@ impl<'a> Pairs<'a> {
         model: Option<&'a ModelComponent>,
         report: &mut AgainstReport,
     ) -> Self {
-        let id = |name: &str| TensorId { component: component.to_owned(), name: name.to_owned() };
+        let id = |name: &str| TensorId {
+            component: component.to_owned(),
+            name: name.to_owned(),
+        };
         let tensors = model.map_or(&[][..], |model| &model.tensors);
         let mut by_name: BTreeMap<&str, u32> = BTreeMap::new();
         for (at, tensor) in (0u32..).zip(tensors) {
@@ -225,7 +174,10 @@ impl<'a> Pairs<'a> {
         report.missing.extend(missing.map(|name| id(name)));
         let mut pairs = Self {
             component,
-            shapes: table.iter().map(|tensor| tensor.to_tensor().shape).collect(),
+            shapes: table
+                .iter()
+                .map(|tensor| tensor.to_tensor().shape)
+                .collect(),
             table: Arc::clone(&table),
             model,
             rounds: Vec::new(),
@@ -236,18 +188,32 @@ impl<'a> Pairs<'a> {
                 continue;
             };
             let (Some(tensor), Some(dtype), Some(shape)) = (
-                usize::try_from(other).ok().and_then(|other| tensors.get(other)),
+                usize::try_from(other)
+                    .ok()
+                    .and_then(|other| tensors.get(other)),
                 table.get_ref(at).map(|tensor| tensor.dtype),
                 usize::try_from(at).ok().and_then(|at| pairs.shapes.get(at)),
             ) else {
                 continue;
             };
             if dtype != tensor.dtype {
-                let what = Unlike::Dtype { pack: dtype, checkpoint: tensor.dtype };
-                report.different.push(Difference { tensor: id(name), what });
+                let what = Unlike::Dtype {
+                    pack: dtype,
+                    checkpoint: tensor.dtype,
+                };
+                report.different.push(Difference {
+                    tensor: id(name),
+                    what,
+                });
             } else if *shape != tensor.shape {
-                let what = Unlike::Shape { pack: shape.clone(), checkpoint: tensor.shape.clone() };
-                report.different.push(Difference { tensor: id(name), what });
+                let what = Unlike::Shape {
+                    pack: shape.clone(),
+                    checkpoint: tensor.shape.clone(),
+                };
+                report.different.push(Difference {
+                    tensor: id(name),
+                    what,
+                });
             } else {
                 pairs.pair(at, other, name);
             }
@@ -267,7 +233,8 @@ impl<'a> Pairs<'a> {
                 }
             }
         }
-        self.rounds.push(BTreeMap::from([(tensor, (other, name.to_owned()))]));
+        self.rounds
+            .push(BTreeMap::from([(tensor, (other, name.to_owned()))]));
     }
 
     fn compared(&self) -> usize {
@@ -276,7 +243,10 @@ impl<'a> Pairs<'a> {
 
     fn describe(&self, round: usize, tensor: u32, first: &First) -> Option<(TensorId, Unlike)> {
         let (_, name) = self.rounds.get(round)?.get(&tensor)?;
-        let id = TensorId { component: self.component.to_owned(), name: name.clone() };
+        let id = TensorId {
+            component: self.component.to_owned(),
+            name: name.clone(),
+        };
         let shape = self.shapes.get(usize::try_from(tensor).ok()?)?;
         let mut rest = first.element;
         let mut index = Vec::with_capacity(shape.len());
@@ -286,7 +256,14 @@ impl<'a> Pairs<'a> {
         }
         index.reverse();
         let (pack, checkpoint) = (first.pack.clone(), first.checkpoint.clone());
-        Some((id, Unlike::Values { index, pack, checkpoint }))
+        Some((
+            id,
+            Unlike::Values {
+                index,
+                pack,
+                checkpoint,
+            },
+        ))
     }
 }
 
@@ -302,7 +279,10 @@ impl Tensors for Round<'_> {
     }
 
     fn shape(&self, tensor: u32) -> Option<&[u64]> {
-        self.pairs.shapes.get(usize::try_from(tensor).ok()?).map(Vec::as_slice)
+        self.pairs
+            .shapes
+            .get(usize::try_from(tensor).ok()?)
+            .map(Vec::as_slice)
     }
 
     fn component(&self) -> &str {
@@ -333,8 +313,15 @@ impl Compare<'_> {
     fn run(self, threads: usize) -> Result<Firsts, Error> {
         let stop = Stop::new(self.context.interrupt);
         let extents = &self.index.root().extents;
-        let blocks = extents.iter().map(|extent| block_count(extent.len)).sum::<u64>();
-        let pipeline = Pipeline::new(threads, usize::try_from(blocks).unwrap_or(usize::MAX), false);
+        let blocks = extents
+            .iter()
+            .map(|extent| block_count(extent.len))
+            .sum::<u64>();
+        let pipeline = Pipeline::new(
+            threads,
+            usize::try_from(blocks).unwrap_or(usize::MAX),
+            false,
+        );
         let mut batch = Batch::default();
         for (at, extent) in extents.iter().enumerate() {
             if batch.is_full_for(extent.slice_count) {
@@ -351,16 +338,31 @@ impl Compare<'_> {
             batch.push(work, extent.slice_count);
         }
         self.run_batch(&batch, &pipeline, &stop)?;
-        Ok(self.first.into_inner().unwrap_or_else(PoisonError::into_inner))
+        Ok(self
+            .first
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner))
     }
 
     fn run_batch(&self, batch: &Batch, pipeline: &Pipeline, stop: &Stop<'_>) -> Result<(), Error> {
-        pipeline.run(&batch.jobs(|component| self.tensors(component))?, self, stop)
+        pipeline.run(
+            &batch.jobs(|component| self.tensors(component))?,
+            self,
+            stop,
+        )
     }
 
     /// Notes the first difference of every tensor within a range of an extent.
-    fn differences(&self, job: &Job, start: u64, expected: &[u8], found: &[u8]) -> Result<(), Error> {
-        let Some(tensors) = self.tensors(job.work.component) else { return Ok(()) };
+    fn differences(
+        &self,
+        job: &Job,
+        start: u64,
+        expected: &[u8],
+        found: &[u8],
+    ) -> Result<(), Error> {
+        let Some(tensors) = self.tensors(job.work.component) else {
+            return Ok(());
+        };
         let end = start + expected.len() as u64;
         for (_, slice, part) in overlapping(&job.work.slices(), start..end) {
             let mut at = usize::try_from(part.start - start).unwrap_or(usize::MAX);
@@ -402,21 +404,34 @@ impl Compare<'_> {
 
 /// The first element that differs in a piece of a tensor that starts at byte `offset` of it.
 fn first_difference(dtype: DType, offset: u64, expected: &[u8], found: &[u8]) -> Option<First> {
-    let at = expected.iter().zip(found).position(|(expected, found)| expected != found)?;
+    let at = expected
+        .iter()
+        .zip(found)
+        .position(|(expected, found)| expected != found)?;
     let bits = u64::from(dtype.bits());
     let byte = offset + at as u64;
     let element = byte * 8 / bits;
     let width = usize::try_from(bits.div_ceil(8)).unwrap_or(1);
     // From the element's first byte; of packed types, from the differing byte.
-    let back = if bits % 8 == 0 { usize::try_from(byte % (bits / 8)).unwrap_or(0) } else { 0 };
+    let back = if bits % 8 == 0 {
+        usize::try_from(byte % (bits / 8)).unwrap_or(0)
+    } else {
+        0
+    };
     let start = at.saturating_sub(back);
     let of = |bytes: &[u8]| bytes.iter().skip(start).take(width).copied().collect();
-    Some(First { element, pack: of(found), checkpoint: of(expected) })
+    Some(First {
+        element,
+        pack: of(found),
+        checkpoint: of(expected),
+    })
 }
 
 impl Stage for Compare<'_> {
     fn tensors(&self, component: u32) -> Option<&dyn Tensors> {
-        self.components.get(usize::try_from(component).ok()?).map(|round| round as &dyn Tensors)
+        self.components
+            .get(usize::try_from(component).ok()?)
+            .map(|round| round as &dyn Tensors)
     }
 
     fn work(&self, job: &Job, bytes: &mut [u8]) -> Result<(), Error> {
