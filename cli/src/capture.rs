@@ -35,7 +35,10 @@ pub fn capture(
         Err(error) => fail(&printer, None, true, &usage(&error)),
     };
     let bytes = std::mem::take(&mut *output.lock());
-    Captured { status, output: String::from_utf8_lossy(&bytes).into_owned() }
+    Captured {
+        status,
+        output: String::from_utf8_lossy(&bytes).into_owned(),
+    }
 }
 
 /// Bytes that outlive the printer that writes them.

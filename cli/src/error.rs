@@ -199,8 +199,12 @@ impl Error {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         self.own_hint().or_else(|| {
-            let missing = self.system().is_some_and(|e| e.kind() == io::ErrorKind::NotFound);
-            missing.then(|| "check the path; a relative one starts at the working directory".to_owned())
+            let missing = self
+                .system()
+                .is_some_and(|e| e.kind() == io::ErrorKind::NotFound);
+            missing.then(|| {
+                "check the path; a relative one starts at the working directory".to_owned()
+            })
         })
     }
 

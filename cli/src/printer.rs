@@ -55,7 +55,12 @@ impl Printer {
             OutputArgs { .. } => Level::Normal,
         };
         let bars = !args.quiet && !args.no_progress && io::stderr().is_terminal();
-        Self { level, bars, told: None, out: Out::to(Box::new(io::BufWriter::new(io::stdout()))) }
+        Self {
+            level,
+            bars,
+            told: None,
+            out: Out::to(Box::new(io::BufWriter::new(io::stdout()))),
+        }
     }
 
     /// A printer for a program: data goes to `stream`, progress to `told`, and nothing to the standard
@@ -65,7 +70,12 @@ impl Printer {
         told: Arc<dyn Progress + Send>,
     ) -> Self {
         let out = Out::to(Box::new(stream));
-        Self { level: Level::Quiet, bars: false, told: Some(told), out }
+        Self {
+            level: Level::Quiet,
+            bars: false,
+            told: Some(told),
+            out,
+        }
     }
 
     /// Data: text as it is. Control characters other than line ends must have been escaped.
@@ -168,7 +178,11 @@ impl Printer {
 
 impl Out {
     fn to(stream: Box<dyn Write + Send>) -> Mutex<Self> {
-        Mutex::new(Self { stream, closed: false, failure: None })
+        Mutex::new(Self {
+            stream,
+            closed: false,
+            failure: None,
+        })
     }
 
     fn note_failure(&mut self, error: io::Error) {

@@ -6,9 +6,18 @@ use crate::support::{Desk, transcript};
 fn what_a_file_really_is() {
     let desk = Desk::new();
     desk.write("empty.safetensors", b"");
-    desk.write("lfs.safetensors", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n");
-    desk.write("page.safetensors", b"<!DOCTYPE html><html><body>Access denied</body></html>");
-    desk.write("model.gguf", b"GGUF\x03\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0");
+    desk.write(
+        "lfs.safetensors",
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n",
+    );
+    desk.write(
+        "page.safetensors",
+        b"<!DOCTYPE html><html><body>Access denied</body></html>",
+    );
+    desk.write(
+        "model.gguf",
+        b"GGUF\x03\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+    );
     desk.write("zeros.safetensors", &[0; 64]);
     transcript!(desk, "inspect missing.safetensors", @"
     exit 1

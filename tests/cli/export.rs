@@ -10,10 +10,15 @@ fn tensors(desk: &Desk, name: &str) -> BTreeMap<String, (String, String, Vec<u8>
     let len = usize::try_from(u64::from_le_bytes(bytes[..8].try_into().unwrap())).unwrap();
     let header: serde_json::Value = serde_json::from_slice(&bytes[8..8 + len]).unwrap();
     let data = &bytes[8 + len..];
-    let entries = header.as_object().unwrap().iter().filter(|(name, _)| *name != "__metadata__");
+    let entries = header
+        .as_object()
+        .unwrap()
+        .iter()
+        .filter(|(name, _)| *name != "__metadata__");
     entries
         .map(|(name, entry)| {
-            let at = |i: usize| usize::try_from(entry["data_offsets"][i].as_u64().unwrap()).unwrap();
+            let at =
+                |i: usize| usize::try_from(entry["data_offsets"][i].as_u64().unwrap()).unwrap();
             let bytes = data[at(0)..at(1)].to_vec();
             let dtype = entry["dtype"].as_str().unwrap().to_owned();
             (name.clone(), (dtype, entry["shape"].to_string(), bytes))
@@ -29,7 +34,10 @@ fn tensors_come_back_whole() {
             "convert model.safetensors -o m.wpack --ranks 3 --layout {layout} --overwrite --quiet"
         ));
         desk.done("export m.wpack -o back.safetensors --overwrite");
-        assert_eq!(tensors(&desk, "back.safetensors"), tensors(&desk, "model.safetensors"));
+        assert_eq!(
+            tensors(&desk, "back.safetensors"),
+            tensors(&desk, "model.safetensors")
+        );
     }
 }
 
@@ -78,8 +86,14 @@ fn one_file_or_one_for_each_component() {
     error: no component `text`; there is `dit`, `vae`
     hint: give one that is there: --component dit
     ");
-    assert_eq!(tensors(&desk, "out/vae.safetensors"), tensors(&desk, "vae.safetensors"));
-    assert_eq!(tensors(&desk, "out/dit.safetensors"), tensors(&desk, "model.safetensors"));
+    assert_eq!(
+        tensors(&desk, "out/vae.safetensors"),
+        tensors(&desk, "vae.safetensors")
+    );
+    assert_eq!(
+        tensors(&desk, "out/dit.safetensors"),
+        tensors(&desk, "model.safetensors")
+    );
 }
 
 #[test]

@@ -118,7 +118,15 @@ fn the_plan_is_what_convert_writes() {
     let plan = desk.json("plan --json model.safetensors --ranks 3 --layout zero3");
     desk.done("convert model.safetensors -o m.wpack --ranks 3 --layout zero3");
     let pack = desk.json("inspect --json m.wpack");
-    for field in ["bytes", "extent_align", "extents", "sharing", "rules", "mesh", "layout"] {
+    for field in [
+        "bytes",
+        "extent_align",
+        "extents",
+        "sharing",
+        "rules",
+        "mesh",
+        "layout",
+    ] {
         assert_eq!(plan[field], pack[field], "{field}");
     }
 }

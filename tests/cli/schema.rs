@@ -28,7 +28,10 @@ fn check(definition: &str, report: &Value) {
         .collect();
     assert!(errors.is_empty(), "{definition}: {errors:#?}\n{report:#}");
     let whole = jsonschema::validator_for(&schema()).unwrap();
-    assert!(whole.is_valid(report), "{definition} is not the only kind of report that fits");
+    assert!(
+        whole.is_valid(report),
+        "{definition} is not the only kind of report that fits"
+    );
 }
 
 #[test]
@@ -37,11 +40,26 @@ fn reports_of_every_command() {
     let convert = "model.safetensors --ranks 4 --layout zero3 --rename blocks=layers --json";
     check("plan", &desk.json(&format!("plan {convert} --tensors")));
     check("plan", &desk.json(&format!("convert {convert} --dry-run")));
-    check("convert", &desk.json(&format!("convert {convert} -o m.wpack --hash-sources")));
-    check("inspect-pack", &desk.json("inspect m.wpack --json --tensors"));
-    check("inspect-pack", &desk.json("inspect m.wpack --json --rank 1 --tensors"));
-    check("inspect-checkpoint", &desk.json("inspect model.safetensors --json --tensors"));
-    check("verify", &desk.json("verify m.wpack --json --against model.safetensors"));
+    check(
+        "convert",
+        &desk.json(&format!("convert {convert} -o m.wpack --hash-sources")),
+    );
+    check(
+        "inspect-pack",
+        &desk.json("inspect m.wpack --json --tensors"),
+    );
+    check(
+        "inspect-pack",
+        &desk.json("inspect m.wpack --json --rank 1 --tensors"),
+    );
+    check(
+        "inspect-checkpoint",
+        &desk.json("inspect model.safetensors --json --tensors"),
+    );
+    check(
+        "verify",
+        &desk.json("verify m.wpack --json --against model.safetensors"),
+    );
     check("export", &desk.json("export m.wpack -o out --json"));
     check("error", &desk.json("inspect missing --json"));
     check("error", &desk.json("inspect --json"));
@@ -60,13 +78,18 @@ fn reports_of_every_golden_pack() {
     let desk = Desk::new();
     let golden = root().join("fixtures/golden");
     let packs = wpack_tests::files(&golden).into_iter();
-    let packs: Vec<_> = packs.filter(|path| path.extension().is_some_and(|e| e == "wpack")).collect();
+    let packs: Vec<_> = packs
+        .filter(|path| path.extension().is_some_and(|e| e == "wpack"))
+        .collect();
     assert!(!packs.is_empty(), "no golden packs");
     for pack in packs {
         let pack = pack.to_str().unwrap();
         let report = desk.json(&format!("inspect {pack} --json --tensors"));
         check("inspect-pack", &report);
-        check("inspect-pack", &desk.json(&format!("inspect {pack} --json --rank 0 --tensors")));
+        check(
+            "inspect-pack",
+            &desk.json(&format!("inspect {pack} --json --rank 0 --tensors")),
+        );
         check("verify", &desk.json(&format!("verify {pack} --json")));
     }
 }

@@ -44,9 +44,19 @@ fn version() {
 #[test]
 fn every_command_has_help() {
     let desk = Desk::new();
-    for command in ["convert", "plan", "inspect", "verify", "export", "completions"] {
+    for command in [
+        "convert",
+        "plan",
+        "inspect",
+        "verify",
+        "export",
+        "completions",
+    ] {
         let output = desk.done(&format!("{command} --help"));
-        assert!(!output.stdout.is_empty() && output.stderr.is_empty(), "{command}");
+        assert!(
+            !output.stdout.is_empty() && output.stderr.is_empty(),
+            "{command}"
+        );
     }
 }
 
@@ -119,6 +129,9 @@ fn completions() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let output = desk.done(&format!("completions {shell}"));
         let script = String::from_utf8(output.stdout).unwrap();
-        assert!(script.contains("hash-sources"), "{shell}: an option is missing");
+        assert!(
+            script.contains("hash-sources"),
+            "{shell}: an option is missing"
+        );
     }
 }

@@ -199,7 +199,9 @@ mod tests {
         let convert = command.find_subcommand_mut("convert").unwrap();
         let help = convert.render_long_help().to_string();
         for layout in wpack_plan::layouts() {
-            let named = help.split(|c: char| !c.is_alphanumeric()).any(|word| word == layout.name);
+            let named = help
+                .split(|c: char| !c.is_alphanumeric())
+                .any(|word| word == layout.name);
             assert!(named, "{}", layout.name);
         }
     }

@@ -36,7 +36,9 @@ pub(super) fn run(args: &ConvertArgs, context: &Context) -> Result<ExitStatus, E
         ));
     }
     for value in &skipped {
-        context.printer.detail(format_args!("  skipped {} ({})", value.path, value.kind));
+        context
+            .printer
+            .detail(format_args!("  skipped {} ({})", value.path, value.kind));
     }
     let bar = context.printer.bar("convert");
     let written = wpack_convert::convert(
@@ -46,7 +48,10 @@ pub(super) fn run(args: &ConvertArgs, context: &Context) -> Result<ExitStatus, E
             threads: context.threads(args.threads),
             overwrite: args.overwrite,
         },
-        &wpack_convert::Context { progress: &bar, interrupt: &context.interrupt },
+        &wpack_convert::Context {
+            progress: &bar,
+            interrupt: &context.interrupt,
+        },
     )?;
     drop(bar);
     let plan = planned.prepared.plan();
@@ -59,7 +64,9 @@ pub(super) fn run(args: &ConvertArgs, context: &Context) -> Result<ExitStatus, E
             path: output.to_string_lossy().into_owned(),
             bytes: written.file_len,
             digest: Hex(&written.digest).to_string(),
-            tensors: tensors.map(|component| component.tensors.len() as u64).sum(),
+            tensors: tensors
+                .map(|component| component.tensors.len() as u64)
+                .sum(),
             ranks: plan.ranks(),
             layout: plan.layout().to_owned(),
             seconds: time.as_secs_f64(),
@@ -70,14 +77,17 @@ pub(super) fn run(args: &ConvertArgs, context: &Context) -> Result<ExitStatus, E
     if args.json {
         context.printer.json(&report);
     } else {
-        let speed = rate(report.output.bytes, time).map_or_else(String::new, |rate| format!(", {rate}"));
+        let speed =
+            rate(report.output.bytes, time).map_or_else(String::new, |rate| format!(", {rate}"));
         context.printer.note(format_args!(
             "wrote {}: {} in {}{speed}",
             name(&report.output.path),
             bytes_exact(report.output.bytes),
             duration(time)
         ));
-        context.printer.note(format_args!("  digest {}", report.output.digest));
+        context
+            .printer
+            .note(format_args!("  digest {}", report.output.digest));
     }
     Ok(ExitStatus::Done)
 }

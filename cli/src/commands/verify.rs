@@ -81,17 +81,25 @@ fn against(
         Some(root) => Some(root.clone()),
         None => recorded_root(source)?,
     };
-    let options = OpenOptions { root, ..OpenOptions::default() };
+    let options = OpenOptions {
+        root,
+        ..OpenOptions::default()
+    };
     let checkpoint = wpack_checkpoint::open(&args.against, &options)?;
     let bar = context.printer.bar("compare");
     let found = wpack_convert::against(
         source,
         checkpoint,
         threads,
-        &wpack_convert::Context { progress: &bar, interrupt: &context.interrupt },
+        &wpack_convert::Context {
+            progress: &bar,
+            interrupt: &context.interrupt,
+        },
     )?;
-    let tensor =
-        |id: TensorId| TensorRef { component: id.component, name: id.name };
+    let tensor = |id: TensorId| TensorRef {
+        component: id.component,
+        name: id.name,
+    };
     Ok(Against {
         equal: found.equal,
         different: found
@@ -114,7 +122,9 @@ fn against(
 fn recorded_root(source: &FileSource) -> Result<Option<String>, Error> {
     let index = Index::read(source)?;
     let components = &index.root().description.components;
-    let mut roots = components.iter().map(|component| component.transform.root.as_str());
+    let mut roots = components
+        .iter()
+        .map(|component| component.transform.root.as_str());
     let first = roots.next().unwrap_or_default();
     let same = !first.is_empty() && roots.all(|root| root == first);
     Ok(same.then(|| first.to_owned()))

@@ -65,6 +65,11 @@ pub(super) fn all() -> Vec<Error> {
         Error::TargetIsSource {
             path: "model.pth".into(),
         },
+        Error::SourceChanged {
+            path: "model.pth".into(),
+            expected: 4096,
+            found: 4095,
+        },
         Error::NoSpace {
             path: "model.pth".into(),
             needed: 2,

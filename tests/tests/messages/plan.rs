@@ -102,6 +102,34 @@ pub(super) fn all() -> Vec<Error> {
             rule: "fsdp: Shard(0, chunk)".into(),
             why: Fault::NotDivisible { len: 7, parts: 2 },
         },
+        Error::OrderUnknown {
+            component: "dit".into(),
+            layout: "zero3".into(),
+            tensor: Some("blocks.0.weight".into()),
+        },
+        Error::MixedTypes {
+            component: "dit".into(),
+            group: "group".into(),
+            first: "a.weight".into(),
+            expected: DType::F4,
+            tensor: "blocks.0.weight".into(),
+            found: DType::F32,
+        },
+        Error::NoRule {
+            component: "dit".into(),
+            tensor: "blocks.0.weight".into(),
+            layout: "zero3".into(),
+            what: "x",
+        },
+        Error::Rules {
+            component: "dit".into(),
+            layout: "zero3".into(),
+            why: "what is in the way".into(),
+        },
+        Error::PlanFile {
+            line: Some(1),
+            why: "what is in the way".into(),
+        },
         Error::NoExtent { index: 1, count: 2 },
     ]
 }
