@@ -1,0 +1,4 @@
+//! Fuzzes `legacy`, see `targets.rs`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| wpack_fuzz::run("legacy", data));

@@ -1,0 +1,4 @@
+//! Fuzzes `zip`, see `targets.rs`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| wpack_fuzz::run("zip", data));
