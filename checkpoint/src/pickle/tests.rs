@@ -1,3 +1,5 @@
+//! The machine on whole pickles, good and bad.
+
 use super::*;
 
 /// Runs a whole pickle.

@@ -1,3 +1,5 @@
+//! Gathering against a plain reference, and reads that cross pieces.
+
 use std::io::Write as _;
 
 use proptest::prelude::*;
