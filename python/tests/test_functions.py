@@ -70,7 +70,7 @@ def test_explain(source, tmp_path):
     wpack.convert(source, out, layout="fsdp2", ranks=2, progress=False)
     fits = wpack.open(out).explain(0, 2)
     assert fits.fits and fits.gathered_bytes == 0 and fits.command is None
-    other = wpack.open(out).explain(0, 3)
+    other = wpack.open(out).explain(1, 3)
     assert not other.fits and "--layout fsdp2 --ranks 3" in other.command
     assert other.command in str(other)
 
