@@ -33,7 +33,7 @@ def work(rank, world, axes, files):
 
 def prove(folder):
     cases = [("fsdp2", {"fsdp": world}) for world in proof.WORLDS]
-    cases += [("fsdp2", {"dp_replicate": 2, "fsdp": 2})]
+    cases += [("hsdp", {"dp_replicate": 2, "fsdp": 2})]
     for layout, axes in cases:
         world = torch.Size(axes.values()).numel()
         mesh = ",".join(f"{name}={size}" for name, size in axes.items())

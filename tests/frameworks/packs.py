@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from planned import Plan
 from safetensors.torch import save_file
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "reader"))
@@ -24,12 +25,11 @@ class Shard:
 
 
 def convert(stem, values, *args, plan=None):
-    """Makes a checkpoint and a pack of it, and reads the pack."""
+    """Makes a checkpoint and a pack of it, and reads the pack. With a plan file, only plans."""
+    if plan is not None:
+        return Plan(stem, values, plan)
     checkpoint, pack = f"{stem}.safetensors", f"{stem}.wpack"
     save_file(values, checkpoint)
-    if plan is not None:
-        Path(f"{stem}.toml").write_text(plan)
-        args += ("--plan", f"{stem}.toml")
     command = [os.environ["WPACK_BIN"], "convert", checkpoint, "-o", pack, "--quiet", *map(str, args)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"

@@ -1,6 +1,7 @@
-"""Runs the proofs: each compares the slices of packs with what a framework holds on every rank.
+r"""Runs the proofs: each compares the slices of packs with what a framework holds on every rank.
 
-    WPACK_BIN=target/debug/wpack python tests/frameworks/run.py [zero3 fsdp2 ...]
+    WPACK_BIN=target/debug/wpack WPACK_SLICES=target/debug/examples/slices \
+        python tests/frameworks/run.py [zero3 fsdp2 ...]
 """
 
 import importlib

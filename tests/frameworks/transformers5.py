@@ -4,7 +4,7 @@ distributed configuration. The plans are the model's own, written as rules."""
 import os
 import warnings
 
-os.environ.update(TRANSFORMERS_VERBOSITY="error", HF_HUB_OFFLINE="1", TQDM_DISABLE="1")
+os.environ.update(TRANSFORMERS_VERBOSITY="error", HF_HUB_OFFLINE="1")
 warnings.filterwarnings("ignore")
 
 import proof
@@ -91,6 +91,7 @@ def prove(folder):
     import transformers
     from transformers.distributed import DistributedConfig
 
+    transformers.utils.logging.disable_progress_bar()
     made = {}
     for name, cls, config in models():
         torch.manual_seed(0)

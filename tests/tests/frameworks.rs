@@ -17,17 +17,23 @@ fn python() -> Option<PathBuf> {
     python
 }
 
-/// The binary under test: `WPACK_BIN`, else the one beside this test's own folder.
-fn binary() -> PathBuf {
-    std::env::var_os("WPACK_BIN").map_or_else(
+/// A program that `cargo build` made: what the variable names, else the file in the folder of this build.
+fn program(variable: &str, path: &str) -> PathBuf {
+    let path = std::env::var_os(variable).map_or_else(
         || {
-            let mut path = std::env::current_exe().unwrap();
-            path.pop();
-            path.pop();
-            path.join("wpack")
+            let mut folder = std::env::current_exe().unwrap();
+            folder.pop();
+            folder.pop();
+            folder.join(path)
         },
         PathBuf::from,
-    )
+    );
+    assert!(
+        path.exists(),
+        "no {}: cargo build --workspace --all-targets first, or set {variable}",
+        path.display()
+    );
+    path
 }
 
 #[expect(clippy::print_stderr, reason = "says what was not tested")]
@@ -36,17 +42,12 @@ fn prove(names: &[&str]) {
         eprintln!("left out: WPACK_TEST_PYTHON names no Python; tests/run sets it");
         return;
     };
-    let binary = binary();
-    assert!(
-        binary.exists(),
-        "no {}: cargo build first, or set WPACK_BIN",
-        binary.display()
-    );
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let output = Command::new(python)
         .arg(root.join("frameworks/run.py"))
         .args(names)
-        .env("WPACK_BIN", binary)
+        .env("WPACK_BIN", program("WPACK_BIN", "wpack"))
+        .env("WPACK_SLICES", program("WPACK_SLICES", "examples/slices"))
         .output()
         .unwrap();
     let (out, err) = (
@@ -65,4 +66,24 @@ fn deepspeed_holds_what_a_zero3_pack_says() {
 #[test]
 fn fully_shard_holds_what_an_fsdp2_pack_says() {
     prove(&["fsdp2"]);
+}
+
+#[test]
+fn flat_parameters_hold_what_an_fsdp1_plan_says() {
+    prove(&["fsdp1"]);
+}
+
+#[test]
+fn deepspeed_masters_hold_what_a_zero1_or_zero2_plan_says() {
+    prove(&["zero12"]);
+}
+
+#[test]
+fn parallelize_module_holds_what_a_tp_plan_says() {
+    prove(&["tp"]);
+}
+
+#[test]
+fn transformers_holds_what_tp_ep_pp_and_their_products_say() {
+    prove(&["transformers5"]);
 }
