@@ -36,7 +36,11 @@ impl Span {
     /// `len` bytes from `offset` on; `None` where that is outside the memory.
     pub(crate) fn new(memory: Arc<dyn Memory>, offset: usize, len: usize) -> Option<Self> {
         let end = offset.checked_add(len)?;
-        (end <= memory.len()).then_some(Self { memory, offset, len })
+        (end <= memory.len()).then_some(Self {
+            memory,
+            offset,
+            len,
+        })
     }
 
     /// Bytes.
@@ -168,11 +172,21 @@ impl Own {
             *to = *from;
         }
         let mut stride: i64 = 1;
-        for (to, from) in dims.iter_mut().skip(rank).take(rank).rev().zip(shape.iter().rev()) {
+        for (to, from) in dims
+            .iter_mut()
+            .skip(rank)
+            .take(rank)
+            .rev()
+            .zip(shape.iter().rev())
+        {
             *to = stride;
             stride = stride.saturating_mul((*from).max(1));
         }
-        Self { inline, heap, _span: span }
+        Self {
+            inline,
+            heap,
+            _span: span,
+        }
     }
 
     /// Addresses of shape and strides; valid as long as `self` does not move.
@@ -225,13 +239,17 @@ pub(crate) fn plain_capsule<'py>(
     dtype: ElementType,
     shape: &[i64],
 ) -> PyResult<Bound<'py, PyAny>> {
-    let ndim = i32::try_from(shape.len()).map_err(|_| PyMemoryError::new_err("too many dimensions"))?;
+    let ndim =
+        i32::try_from(shape.len()).map_err(|_| PyMemoryError::new_err("too many dimensions"))?;
     let managed = Managed {
         tensor: tensor(&span, dtype, ndim),
         context: std::ptr::null_mut(),
         deleter: Some(free_plain),
     };
-    let mut plain = Box::new(Plain { managed, own: Own::new(span, shape) });
+    let mut plain = Box::new(Plain {
+        managed,
+        own: Own::new(span, shape),
+    });
     let (dims, strides) = plain.own.dims(shape.len());
     plain.managed.tensor.shape = dims;
     plain.managed.tensor.strides = strides;
@@ -256,8 +274,13 @@ pub(crate) fn versioned_capsule<'py>(
     dtype: ElementType,
     shape: &[i64],
 ) -> PyResult<Bound<'py, PyAny>> {
-    let ndim = i32::try_from(shape.len()).map_err(|_| PyMemoryError::new_err("too many dimensions"))?;
-    let flags = if span.is_read_only() { FLAG_READ_ONLY } else { 0 };
+    let ndim =
+        i32::try_from(shape.len()).map_err(|_| PyMemoryError::new_err("too many dimensions"))?;
+    let flags = if span.is_read_only() {
+        FLAG_READ_ONLY
+    } else {
+        0
+    };
     let managed = ManagedVersioned {
         major: 1,
         minor: 0,
@@ -266,7 +289,10 @@ pub(crate) fn versioned_capsule<'py>(
         flags,
         tensor: tensor(&span, dtype, ndim),
     };
-    let mut versioned = Box::new(Versioned { managed, own: Own::new(span, shape) });
+    let mut versioned = Box::new(Versioned {
+        managed,
+        own: Own::new(span, shape),
+    });
     let (dims, strides) = versioned.own.dims(shape.len());
     versioned.managed.tensor.shape = dims;
     versioned.managed.tensor.strides = strides;
@@ -306,16 +332,25 @@ impl Buffer {
         fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
     ) -> Result<Option<Self>, E> {
         let mut bytes = Vec::new();
-        let Some(room) = len.checked_add(BUFFER_ALIGN - 1) else { return Ok(None) };
+        let Some(room) = len.checked_add(BUFFER_ALIGN - 1) else {
+            return Ok(None);
+        };
         if bytes.try_reserve_exact(room).is_err() {
             return Ok(None);
         }
         bytes.resize(room, 0_u8);
-        let skip = bytes.as_ptr().align_offset(BUFFER_ALIGN).min(BUFFER_ALIGN - 1);
+        let skip = bytes
+            .as_ptr()
+            .align_offset(BUFFER_ALIGN)
+            .min(BUFFER_ALIGN - 1);
         if let Some(into) = bytes.get_mut(skip..skip + len) {
             fill(into)?;
         }
-        Ok(Some(Self { bytes: Box::into_raw(bytes.into_boxed_slice()), skip, len }))
+        Ok(Some(Self {
+            bytes: Box::into_raw(bytes.into_boxed_slice()),
+            skip,
+            len,
+        }))
     }
 }
 
@@ -375,7 +410,11 @@ impl Lent {
     }
 
     fn parts(&self) -> (*mut u8, usize) {
-        if self.len == 0 { (std::ptr::NonNull::dangling().as_ptr(), 0) } else { (self.start, self.len) }
+        if self.len == 0 {
+            (std::ptr::NonNull::dangling().as_ptr(), 0)
+        } else {
+            (self.start, self.len)
+        }
     }
 }
 

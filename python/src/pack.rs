@@ -26,7 +26,8 @@ pub(crate) struct Opened {
 
 impl Opened {
     fn tensors_of(&self, component: &str) -> Result<Arc<TensorTable>, Error> {
-        self.index.tensors(&self.file, self.index.component(component)?)
+        self.index
+            .tensors(&self.file, self.index.component(component)?)
     }
 }
 
@@ -39,11 +40,17 @@ impl NativePack {
         let opened = py.detach(|| {
             let file = FileSource::open(path)?;
             let index = Index::read(&file)?;
-            let mode = if read_only { MapMode::ReadOnly } else { MapMode::CopyOnWrite };
+            let mode = if read_only {
+                MapMode::ReadOnly
+            } else {
+                MapMode::CopyOnWrite
+            };
             Ok(Opened { file, index, mode })
         });
         match opened {
-            Ok(opened) => Ok(Self { opened: Arc::new(opened) }),
+            Ok(opened) => Ok(Self {
+                opened: Arc::new(opened),
+            }),
             Err(error) => Err(error::loader(py, &error)),
         }
     }
@@ -52,7 +59,10 @@ impl NativePack {
     #[getter]
     fn components(&self) -> Vec<String> {
         let components = &self.opened.index.root().components;
-        components.iter().map(|component| component.name.clone()).collect()
+        components
+            .iter()
+            .map(|component| component.name.clone())
+            .collect()
     }
 
     /// Axes of the mesh and ranks along each, the last varies fastest; `None` for a pack that fits any
@@ -60,7 +70,11 @@ impl NativePack {
     #[getter]
     fn mesh(&self) -> Option<Vec<(String, u32)>> {
         let axes = self.opened.index.root().description.mesh.as_ref()?;
-        Some(axes.iter().map(|axis| (axis.name.clone(), axis.size)).collect())
+        Some(
+            axes.iter()
+                .map(|axis| (axis.name.clone(), axis.size))
+                .collect(),
+        )
     }
 
     /// Ranks of the mesh; `None` for a pack that fits any number.
@@ -79,17 +93,24 @@ impl NativePack {
     #[getter]
     fn layouts(&self) -> Vec<(String, String)> {
         let components = &self.opened.index.root().description.components;
-        components.iter().map(|one| (one.name.clone(), one.layout.clone())).collect()
+        components
+            .iter()
+            .map(|one| (one.name.clone(), one.layout.clone()))
+            .collect()
     }
 
     /// SHA-256 of the root, lower-case hexadecimal: the pack's identity.
     #[getter]
     fn digest(&self) -> String {
         use std::fmt::Write as _;
-        self.opened.index.digest().iter().fold(String::new(), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
+        self.opened
+            .index
+            .digest()
+            .iter()
+            .fold(String::new(), |mut text, byte| {
+                let _ = write!(text, "{byte:02x}");
+                text
+            })
     }
 
     /// Bytes of the file.
@@ -104,15 +125,26 @@ impl NativePack {
         let root = self.opened.index.root();
         let extents = root.extents.iter().map(|extent| {
             let component = root.components.get(extent.component as usize);
-            let name = component.map(|component| component.name.clone()).unwrap_or_default();
-            (name, extent.offset, extent.len, extent.owners == Owners::All)
+            let name = component
+                .map(|component| component.name.clone())
+                .unwrap_or_default();
+            (
+                name,
+                extent.offset,
+                extent.len,
+                extent.owners == Owners::All,
+            )
         });
         extents.collect()
     }
 
     /// The pack maker's text metadata, or a component's checkpoint metadata.
     #[pyo3(signature = (component=None))]
-    fn metadata<'py>(&self, py: Python<'py>, component: Option<&str>) -> PyResult<Bound<'py, PyDict>> {
+    fn metadata<'py>(
+        &self,
+        py: Python<'py>,
+        component: Option<&str>,
+    ) -> PyResult<Bound<'py, PyDict>> {
         let description = &self.opened.index.root().description;
         let found = match component {
             None => &description.metadata,
@@ -136,7 +168,10 @@ impl NativePack {
     #[getter]
     fn files(&self) -> Vec<(Option<String>, String, u64)> {
         let files = &self.opened.index.root().description.files;
-        files.iter().map(|file| (file.component.clone(), file.path.clone(), file.len)).collect()
+        files
+            .iter()
+            .map(|file| (file.component.clone(), file.path.clone(), file.len))
+            .collect()
     }
 
     /// Contents of an embedded file, its SHA-256 checked; `None` if there is none of that name.
@@ -148,23 +183,37 @@ impl NativePack {
         component: Option<&str>,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let files = &self.opened.index.root().description.files;
-        let found = files.iter().find(|file| file.path == path && file.component.as_deref() == component);
+        let found = files
+            .iter()
+            .find(|file| file.path == path && file.component.as_deref() == component);
         let Some(found) = found else { return Ok(None) };
         let bytes = self.opened.index.file(&self.opened.file, found);
-        Ok(Some(PyBytes::new(py, &bytes.map_err(|error| error::loader(py, &error))?)))
+        Ok(Some(PyBytes::new(
+            py,
+            &bytes.map_err(|error| error::loader(py, &error))?,
+        )))
     }
 
     /// Files that a component was made from: base name, bytes, and SHA-256 in lower-case hexadecimal if it
     /// was recorded.
-    fn sources(&self, py: Python<'_>, component: &str) -> PyResult<Vec<(String, u64, Option<String>)>> {
+    fn sources(
+        &self,
+        py: Python<'_>,
+        component: &str,
+    ) -> PyResult<Vec<(String, u64, Option<String>)>> {
         let used = py.detach(|| -> Result<_, Error> {
             let table = self.opened.tensors_of(component)?;
-            Ok(table.iter().filter_map(|tensor| tensor.source).collect::<BTreeSet<u32>>())
+            Ok(table
+                .iter()
+                .filter_map(|tensor| tensor.source)
+                .collect::<BTreeSet<u32>>())
         });
         let used = used.map_err(|error| error::loader(py, &error))?;
         let sources = &self.opened.index.root().description.sources;
         let found = used.into_iter().filter_map(|at| sources.get(at as usize));
-        Ok(found.map(|one| (one.name.clone(), one.size, one.sha256.clone())).collect())
+        Ok(found
+            .map(|one| (one.name.clone(), one.size, one.sha256.clone()))
+            .collect())
     }
 
     /// Names in a component's checkpoint and in the pack, in file order, ties included.
@@ -172,7 +221,9 @@ impl NativePack {
         let names = py.detach(|| -> Result<Vec<_>, Error> {
             let table = self.opened.tensors_of(component)?;
             let names = table.iter().flat_map(|tensor| tensor.names());
-            Ok(names.map(|name| (name.source.to_owned(), name.name.to_owned())).collect())
+            Ok(names
+                .map(|name| (name.source.to_owned(), name.name.to_owned()))
+                .collect())
         });
         names.map_err(|error| error::loader(py, &error))
     }
@@ -188,7 +239,13 @@ impl NativePack {
         components: Option<Vec<String>>,
     ) -> PyResult<NativeShard> {
         let made = py.detach(|| {
-            NativeShard::new(Arc::clone(&self.opened), rank, world_size, layout, components.as_deref())
+            NativeShard::new(
+                Arc::clone(&self.opened),
+                rank,
+                world_size,
+                layout,
+                components.as_deref(),
+            )
         });
         made.map_err(|error| error::loader(py, &error))
     }

@@ -58,7 +58,10 @@ pub(crate) fn behind(regions: Vec<Region>) -> io::Result<()> {
         let never = AtomicBool::new(false);
         regions.iter().for_each(|region| region.bring(None, &never));
     };
-    thread::Builder::new().name("wpack-prefetch".to_owned()).spawn(work).map(drop)
+    thread::Builder::new()
+        .name("wpack-prefetch".to_owned())
+        .spawn(work)
+        .map(drop)
 }
 
 /// Brings extents in and returns their bytes. With a pack's digest, the processes of this machine agree on
@@ -96,7 +99,9 @@ impl Turn {
         loop {
             match flock(&file, FlockOperation::NonBlockingLockShared) {
                 Ok(()) => return Some(Self(file)),
-                Err(Errno::AGAIN | Errno::INTR) if !interrupt.load(Ordering::Relaxed) => thread::sleep(PAUSE),
+                Err(Errno::AGAIN | Errno::INTR) if !interrupt.load(Ordering::Relaxed) => {
+                    thread::sleep(PAUSE)
+                }
                 Err(_) => return None,
             }
         }
@@ -113,7 +118,11 @@ fn open(digest: &[u8; 32], extent: u32) -> io::Result<File> {
     }
     let _ = write!(name, "-{extent}.lock");
     let shared = PathBuf::from("/dev/shm");
-    let folder = if shared.is_dir() { shared } else { std::env::temp_dir() };
+    let folder = if shared.is_dir() {
+        shared
+    } else {
+        std::env::temp_dir()
+    };
     let path = folder.join(name);
     // Readable is enough to lock: processes of other users open the file that one of them has made.
     OpenOptions::new()

@@ -92,16 +92,30 @@ impl Maps {
             return Ok(Arc::clone(map));
         }
         let Some(row) = opened.index.extent(extent) else {
-            return Err(inconsistent(opened, extent, "an extent that the table lacks"));
+            return Err(inconsistent(
+                opened,
+                extent,
+                "an extent that the table lacks",
+            ));
         };
-        let map = Arc::new(ExtentMap::new(&opened.file, row.offset, row.len, opened.mode)?);
+        let map = Arc::new(ExtentMap::new(
+            &opened.file,
+            row.offset,
+            row.len,
+            opened.mode,
+        )?);
         maps.insert(extent, Arc::clone(&map));
         Ok(map)
     }
 }
 
 fn inconsistent(opened: &Opened, extent: u32, what: &'static str) -> Error {
-    Error::Inconsistent { path: opened.index.label().to_owned(), extent, slice: 0, what }
+    Error::Inconsistent {
+        path: opened.index.label().to_owned(),
+        extent,
+        slice: 0,
+        what,
+    }
 }
 
 impl NativeShard {
@@ -113,7 +127,10 @@ impl NativeShard {
         components: Option<&[String]>,
     ) -> Result<Self, Error> {
         let chosen = match components {
-            None => (0..).zip(&opened.index.root().components).map(|(index, _)| index).collect(),
+            None => (0..)
+                .zip(&opened.index.root().components)
+                .map(|(index, _)| index)
+                .collect(),
             Some(names) => names
                 .iter()
                 .map(|name| opened.index.component(name))
@@ -164,7 +181,8 @@ impl NativeShard {
     fn by_key(&self) -> &HashMap<String, usize> {
         self.by_key.get_or_init(|| {
             let all = self.slots.iter().enumerate();
-            all.flat_map(|(at, slot)| slot.keys.iter().map(move |key| (key.clone(), at))).collect()
+            all.flat_map(|(at, slot)| slot.keys.iter().map(move |key| (key.clone(), at)))
+                .collect()
         })
     }
 
@@ -175,16 +193,21 @@ impl NativeShard {
         wanted: &[usize],
         verify: bool,
     ) -> Result<Option<(Transfers, Vec<u32>)>, Error> {
-        let Cut::Own(index, held) = &self.cut else { return Ok(None) };
+        let Cut::Own(index, held) = &self.cut else {
+            return Ok(None);
+        };
         let mut places = HashMap::new();
         for (place, at) in (0_u32..).zip(wanted.iter().filter_map(|at| held.get(*at))) {
             places.insert(*at, place);
         }
-        let transfers = index.transfers(&self.opened.index, &self.opened.file, verify, |entry| {
-            places.contains_key(&(entry.held().index, entry.index()))
-        })?;
+        let transfers =
+            index.transfers(&self.opened.index, &self.opened.file, verify, |entry| {
+                places.contains_key(&(entry.held().index, entry.index()))
+            })?;
         let targets = transfers.destinations().iter();
-        let targets = targets.filter_map(|to| places.get(&(to.extent, to.slice)).copied()).collect();
+        let targets = targets
+            .filter_map(|to| places.get(&(to.extent, to.slice)).copied())
+            .collect();
         Ok(Some((transfers, targets)))
     }
 
@@ -192,7 +215,12 @@ impl NativeShard {
         let found = self.by_key().get(key).and_then(|at| self.slots.get(*at));
         found.ok_or_else(|| {
             let message = format!("no tensor `{key}` in the shard of rank {}", self.rank);
-            error::raise(py, "unknown-tensor", &message, Some("shard.keys() lists the names".to_owned()))
+            error::raise(
+                py,
+                "unknown-tensor",
+                &message,
+                Some("shard.keys() lists the names".to_owned()),
+            )
         })
     }
 
@@ -202,9 +230,14 @@ impl NativeShard {
         extents.sort_unstable();
         extents.dedup();
         let mapped = extents.into_iter().map(|extent| {
-            Ok(Region { map: maps.get(&self.opened, extent)?, extent })
+            Ok(Region {
+                map: maps.get(&self.opened, extent)?,
+                extent,
+            })
         });
-        mapped.collect::<Result<_, _>>().map_err(|error| error::loader(py, &error))
+        mapped
+            .collect::<Result<_, _>>()
+            .map_err(|error| error::loader(py, &error))
     }
 
     fn bring(
@@ -225,12 +258,18 @@ impl NativeShard {
     /// The memory of a slot: a range of a mapping, or memory that it is gathered into.
     fn span(&self, maps: Option<&Maps>, slot: &Slot) -> Result<Span, Error> {
         let len = usize::try_from(slot.len).ok();
-        let out_of_memory = || Error::OutOfMemory { bytes: slot.len, what: "a gathered slice" };
+        let out_of_memory = || Error::OutOfMemory {
+            bytes: slot.len,
+            what: "a gathered slice",
+        };
         let (extent, span) = match slot.place {
             Place::Extent { extent, offset } => {
                 let map = maps.unwrap_or(&self.maps).get(&self.opened, extent)?;
                 let range = usize::try_from(offset).ok().zip(len);
-                (extent, range.and_then(|(offset, len)| Span::new(map as Arc<dyn Memory>, offset, len)))
+                (
+                    extent,
+                    range.and_then(|(offset, len)| Span::new(map as Arc<dyn Memory>, offset, len)),
+                )
             }
             Place::Apart(at) => {
                 let len = len.ok_or_else(out_of_memory)?;
@@ -259,7 +298,12 @@ impl NativeShard {
         py: Python<'_>,
         progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<HashMap<usize, Span>> {
-        let apart = || self.slots.iter().enumerate().filter(|(_, slot)| slot.extent().is_none());
+        let apart = || {
+            self.slots
+                .iter()
+                .enumerate()
+                .filter(|(_, slot)| slot.extent().is_none())
+        };
         if apart().next().is_none() {
             return Ok(HashMap::new());
         }
@@ -290,7 +334,10 @@ fn own_slot(opened: &Opened, entry: &Entry<'_>, prefixed: bool) -> Result<Slot, 
         dtype: entry.dtype(),
         shape: shape(opened, entry.stored_shape())?,
         len: entry.len(),
-        place: Place::Extent { extent, offset: entry.offset() },
+        place: Place::Extent {
+            extent,
+            offset: entry.offset(),
+        },
     })
 }
 
@@ -303,7 +350,10 @@ fn resliced_slot(
     prefixed: bool,
 ) -> Result<Slot, Error> {
     let tensor = reslice.tensor(entry);
-    let names = tensor.iter().flat_map(|tensor| tensor.names()).map(|name| name.name);
+    let names = tensor
+        .iter()
+        .flat_map(|tensor| tensor.names())
+        .map(|name| name.name);
     let prefix = prefixed.then(|| reslice.component(entry));
     Ok(Slot {
         keys: keys(prefix, entry.slice().kind, names, &at.to_string()),
@@ -318,11 +368,15 @@ fn resliced_slot(
 fn place(opened: &Opened, entry: &ResliceEntry) -> Option<Place> {
     let start = entry.file_offset().filter(|_| !entry.is_empty())?;
     let extents = &opened.index.root().extents;
-    let at = extents.partition_point(|extent| extent.offset <= start).checked_sub(1)?;
+    let at = extents
+        .partition_point(|extent| extent.offset <= start)
+        .checked_sub(1)?;
     let extent = extents.get(at)?;
     let offset = start.checked_sub(extent.offset)?;
-    (offset.checked_add(entry.len())? <= extent.len)
-        .then_some(Place::Extent { extent: u32::try_from(at).ok()?, offset })
+    (offset.checked_add(entry.len())? <= extent.len).then_some(Place::Extent {
+        extent: u32::try_from(at).ok()?,
+        offset,
+    })
 }
 
 /// A tensor's key and those of its ties.
@@ -332,7 +386,11 @@ fn keys<'n>(
     names: impl Iterator<Item = &'n str>,
     number: &str,
 ) -> Vec<String> {
-    let suffix = if kind == SliceKind::Master { "@master" } else { "" };
+    let suffix = if kind == SliceKind::Master {
+        "@master"
+    } else {
+        ""
+    };
     let key = |name: &str| match prefix {
         Some(prefix) => format!("{prefix}.{name}{suffix}"),
         None => format!("{name}{suffix}"),
@@ -346,7 +404,10 @@ fn keys<'n>(
 }
 
 fn shape(opened: &Opened, shape: Vec<u64>) -> Result<Vec<i64>, Error> {
-    let shape = shape.into_iter().map(i64::try_from).collect::<Result<_, _>>();
+    let shape = shape
+        .into_iter()
+        .map(i64::try_from)
+        .collect::<Result<_, _>>();
     shape.map_err(|_| inconsistent(opened, 0, "a shape beyond 63 bits"))
 }
 
@@ -374,7 +435,10 @@ impl NativeShard {
 
     /// All names, ties included, in file order.
     fn keys(&self) -> Vec<&str> {
-        self.slots.iter().flat_map(|slot| slot.keys.iter().map(String::as_str)).collect()
+        self.slots
+            .iter()
+            .flat_map(|slot| slot.keys.iter().map(String::as_str))
+            .collect()
     }
 
     /// Element type, shape and bytes of a tensor.
@@ -386,8 +450,14 @@ impl NativeShard {
     /// A tensor's memory for numpy and DLPack consumers.
     fn view(&self, py: Python<'_>, key: &str) -> PyResult<View> {
         let slot = self.slot(py, key)?;
-        let span = self.span(None, slot).map_err(|error| error::loader(py, &error))?;
-        Ok(View { span, dtype: slot.dtype, shape: slot.shape.clone() })
+        let span = self
+            .span(None, slot)
+            .map_err(|error| error::loader(py, &error))?;
+        Ok(View {
+            span,
+            dtype: slot.dtype,
+            shape: slot.shape.clone(),
+        })
     }
 
     /// One tensor through a framework's DLPack import; see [`NativeShard::tensors`].
@@ -399,7 +469,9 @@ impl NativeShard {
         dtypes: &Bound<'py, PyDict>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let slot = self.slot(py, key)?;
-        let span = self.span(None, slot).map_err(|error| error::loader(py, &error))?;
+        let span = self
+            .span(None, slot)
+            .map_err(|error| error::loader(py, &error))?;
         Converter::new(convert, dtypes)?.tensor(slot, span)
     }
 
@@ -436,7 +508,9 @@ impl NativeShard {
         for (at, slot) in self.slots.iter().enumerate() {
             let span = match gathered.remove(&at) {
                 Some(span) => span,
-                None => self.span(Some(&maps), slot).map_err(|error| error::loader(py, &error))?,
+                None => self
+                    .span(Some(&maps), slot)
+                    .map_err(|error| error::loader(py, &error))?,
             };
             dict.insert(slot, span)?;
         }
@@ -469,12 +543,18 @@ impl NativeShard {
     ) -> PyResult<Option<Bound<'py, PyDict>>> {
         let options = StageOptions::default().with_budget(budget);
         let stats = watched(py, progress, |progress, interrupt| {
-            let Some((transfers, targets)) = self.transfers(&wanted, verify)? else { return Ok(None) };
+            let Some((transfers, targets)) = self.transfers(&wanted, verify)? else {
+                return Ok(None);
+            };
             let mut sink = Sink::new(sink, targets);
             let file = &self.opened.file;
-            wpack_loader::stage(file, &transfers, &mut sink, &options, progress, interrupt).map(Some)
+            wpack_loader::stage(file, &transfers, &mut sink, &options, progress, interrupt)
+                .map(Some)
         })?;
-        stats.map_err(|error| error::staged(py, error))?.map(|stats| stage::report(py, &stats)).transpose()
+        stats
+            .map_err(|error| error::staged(py, error))?
+            .map(|stats| stage::report(py, &stats))
+            .transpose()
     }
 
     /// Loads tensors, given by their positions, into memory of this process: `memory` holds address and
@@ -489,15 +569,23 @@ impl NativeShard {
         progress: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyDict>>> {
         let stats = watched(py, progress, |progress, interrupt| {
-            let Some((transfers, targets)) = self.transfers(&wanted, verify)? else { return Ok(None) };
-            let places = targets.iter().filter_map(|target| memory.get(*target as usize));
+            let Some((transfers, targets)) = self.transfers(&wanted, verify)? else {
+                return Ok(None);
+            };
+            let places = targets
+                .iter()
+                .filter_map(|target| memory.get(*target as usize));
             let mut lent: Vec<_> = places.map(|(address, len)| lend(*address, *len)).collect();
             let memory = lent.iter_mut().map(AsMut::as_mut).collect();
             let options = ReadOptions::default();
             let file = &self.opened.file;
-            wpack_loader::read_into(file, &transfers, memory, &options, progress, interrupt).map(Some)
+            wpack_loader::read_into(file, &transfers, memory, &options, progress, interrupt)
+                .map(Some)
         })?;
-        stats.map_err(|error| error::staged(py, error))?.map(|stats| stage::report(py, &stats)).transpose()
+        stats
+            .map_err(|error| error::staged(py, error))?
+            .map(|stats| stage::report(py, &stats))
+            .transpose()
     }
 
     /// What the shard costs: layout, whether the pack was made for it, bytes mapped, bytes and tensors
@@ -506,13 +594,27 @@ impl NativeShard {
         match &self.cut {
             Cut::Own(..) => {
                 let mapped = self.slots.iter().map(|slot| slot.len).sum();
-                (self.opened.index.root().description.layout.clone(), true, mapped, 0, 0, None)
+                (
+                    self.opened.index.root().description.layout.clone(),
+                    true,
+                    mapped,
+                    0,
+                    0,
+                    None,
+                )
             }
             Cut::Resliced(reslice) => {
                 let cost = reslice.explain();
                 let command = cost.convert.clone();
                 let gathered = cost.gathered;
-                (cost.layout.clone(), false, cost.zero_copy.bytes, gathered.bytes, gathered.slices, command)
+                (
+                    cost.layout.clone(),
+                    false,
+                    cost.zero_copy.bytes,
+                    gathered.bytes,
+                    gathered.slices,
+                    command,
+                )
             }
         }
     }
@@ -525,15 +627,26 @@ impl NativeShard {
         threads: usize,
         progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<(u64, u64, f64, Vec<String>)> {
-        let options = VerifyOptions::default().with_rank(Some(self.rank)).with_threads(threads);
+        let options = VerifyOptions::default()
+            .with_rank(Some(self.rank))
+            .with_threads(threads);
         let report = watched(py, progress, |progress, interrupt| {
             wpack_loader::verify(&self.opened.file, &options, progress, interrupt)
         })?;
         let report = report.map_err(|error| error::loader(py, &error))?;
         let damage = report.damage.iter().map(|damage| {
             let tensors = damage.tensors.join(", ");
-            let concerned = if tensors.is_empty() { String::new() } else { format!(" ({tensors})") };
-            format!("{} at byte {}: {}{concerned}", damage.part, damage.offset, damage.fault.code())
+            let concerned = if tensors.is_empty() {
+                String::new()
+            } else {
+                format!(" ({tensors})")
+            };
+            format!(
+                "{} at byte {}: {}{concerned}",
+                damage.part,
+                damage.offset,
+                damage.fault.code()
+            )
         });
         let damage = damage.collect();
         Ok((report.bytes, report.blocks, report.seconds, damage))
@@ -542,7 +655,12 @@ impl NativeShard {
     /// Brings this rank's extents into the page cache and the page table by read faults; returns their
     /// bytes. With `node`, one process of the machine at a time brings in an extent and others wait for it.
     #[pyo3(signature = (node=false, progress=None))]
-    fn prefetch(&self, py: Python<'_>, node: bool, progress: Option<&Bound<'_, PyAny>>) -> PyResult<u64> {
+    fn prefetch(
+        &self,
+        py: Python<'_>,
+        node: bool,
+        progress: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<u64> {
         self.bring(py, &self.maps, node, progress)
     }
 }

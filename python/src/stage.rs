@@ -42,7 +42,11 @@ impl AsMut<[u8]> for Slot {
 
 impl Sink {
     pub(crate) fn new(python: Py<PyAny>, targets: Vec<u32>) -> Self {
-        Self { python, targets, flying: VecDeque::new() }
+        Self {
+            python,
+            targets,
+            flying: VecDeque::new(),
+        }
     }
 
     fn call<T>(
@@ -60,7 +64,10 @@ impl DeviceSink for Sink {
         self.call(|sink| {
             let made = sink.call_method1(intern!(sink.py(), "allocate"), (len, align))?;
             let (number, address): (usize, usize) = made.extract()?;
-            Ok(Slot { number, memory: lend(address, len) })
+            Ok(Slot {
+                number,
+                memory: lend(address, len),
+            })
         })
     }
 
@@ -80,16 +87,20 @@ impl DeviceSink for Sink {
                     Some((*target, part.to, part.from, part.len))
                 })
                 .collect();
-            sink.call_method1(intern!(sink.py(), "copy"), (number, parts)).map(drop)
+            sink.call_method1(intern!(sink.py(), "copy"), (number, parts))
+                .map(drop)
         })
     }
 
     fn reclaim(&mut self, wait: Duration) -> Result<Option<Slot>, SinkError> {
-        let Some(oldest) = self.flying.front() else { return Ok(None) };
+        let Some(oldest) = self.flying.front() else {
+            return Ok(None);
+        };
         let (number, start) = (oldest.number, Instant::now());
         loop {
             let done = self.call(|sink| {
-                sink.call_method1(intern!(sink.py(), "done"), (number,))?.extract::<bool>()
+                sink.call_method1(intern!(sink.py(), "done"), (number,))?
+                    .extract::<bool>()
             })?;
             if done {
                 return Ok(self.flying.pop_front());

@@ -41,7 +41,10 @@ impl<'py> Converter<'py> {
                 Some(ours) => Way::Viewed(ours),
             });
         }
-        Ok(Self { convert: convert.clone(), ways })
+        Ok(Self {
+            convert: convert.clone(),
+            ways,
+        })
     }
 
     /// The tensor of a slot over its memory, with a storage of its own.
@@ -50,7 +53,8 @@ impl<'py> Converter<'py> {
         match self.ways.get(usize::from(slot.dtype.code())) {
             Some(Way::Direct) => {
                 let dtype = element_type(slot.dtype).unwrap_or(BYTE);
-                self.convert.call1((plain_capsule(py, span, dtype, &slot.shape)?,))
+                self.convert
+                    .call1((plain_capsule(py, span, dtype, &slot.shape)?,))
             }
             Some(Way::Viewed(dtype)) => {
                 let width = i64::from(slot.dtype.bits().div_ceil(8));
@@ -61,7 +65,9 @@ impl<'py> Converter<'py> {
                     None if scalar => shape.push(width),
                     None => {}
                 }
-                let bytes = self.convert.call1((plain_capsule(py, span, BYTE, &shape)?,))?;
+                let bytes = self
+                    .convert
+                    .call1((plain_capsule(py, span, BYTE, &shape)?,))?;
                 let tensor = bytes.call_method1(intern!(py, "view"), (dtype,))?;
                 if scalar {
                     return tensor.call_method1(intern!(py, "view"), (PyTuple::empty(py),));
@@ -71,7 +77,8 @@ impl<'py> Converter<'py> {
             Some(Way::Missing) | None => {
                 let torch = py.import(intern!(py, "wpack._torch"))?;
                 let key = slot.keys.first().map_or("", String::as_str);
-                let error = torch.call_method1(intern!(py, "unsupported"), (slot.dtype.name(), key))?;
+                let error =
+                    torch.call_method1(intern!(py, "unsupported"), (slot.dtype.name(), key))?;
                 Err(PyErr::from_value(error))
             }
         }
@@ -112,10 +119,13 @@ impl<'py> Dict<'py> {
     /// Adds a slot's tensor under all its keys: ties are tensors of their own over one storage.
     pub(crate) fn insert(&mut self, slot: &Slot, span: Span) -> PyResult<()> {
         let tensor = self.converter.tensor(slot, span)?;
-        let Some((first, ties)) = slot.keys.split_first() else { return Ok(()) };
+        let Some((first, ties)) = slot.keys.split_first() else {
+            return Ok(());
+        };
         self.dict.set_item(first, &tensor)?;
         for key in ties {
-            self.dict.set_item(key, tensor.call_method0(intern!(tensor.py(), "detach"))?)?;
+            self.dict
+                .set_item(key, tensor.call_method0(intern!(tensor.py(), "detach"))?)?;
         }
         Ok(())
     }

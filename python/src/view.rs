@@ -39,14 +39,24 @@ pub(crate) fn element_type(dtype: DType) -> Option<ElementType> {
         DType::F8E4M3Fnuz => kind::F8_E4M3FNUZ,
         DType::F8E5M2Fnuz => kind::F8_E5M2FNUZ,
         DType::F8E8M0 => kind::F8_E8M0FNU,
-        DType::Bits1x8 | DType::Bits2x4 | DType::Bits4x2 | DType::Bits8 | DType::Bits16 => kind::OPAQUE,
+        DType::Bits1x8 | DType::Bits2x4 | DType::Bits4x2 | DType::Bits8 | DType::Bits16 => {
+            kind::OPAQUE
+        }
         _ => return None,
     };
-    Some(ElementType { code, bits: u8::try_from(dtype.bits()).ok()?, lanes: 1 })
+    Some(ElementType {
+        code,
+        bits: u8::try_from(dtype.bits()).ok()?,
+        lanes: 1,
+    })
 }
 
 /// Unsigned bytes.
-pub(crate) const BYTE: ElementType = ElementType { code: kind::UINT, bits: 8, lanes: 1 };
+pub(crate) const BYTE: ElementType = ElementType {
+    code: kind::UINT,
+    bits: 8,
+    lanes: 1,
+};
 
 /// numpy's type string; packed types are bytes, types that numpy lacks are raw records of their width.
 fn type_string(dtype: DType) -> String {
@@ -143,10 +153,14 @@ impl View {
             return Err(PyValueError::new_err("memory of the CPU has no stream"));
         }
         if copy == Some(true) {
-            return Err(PyBufferError::new_err("wpack hands out its own memory; copy it afterwards"));
+            return Err(PyBufferError::new_err(
+                "wpack hands out its own memory; copy it afterwards",
+            ));
         }
         if dl_device.is_some_and(|device| device != (CPU, 0)) {
-            return Err(PyBufferError::new_err("the memory is on the CPU and is not moved"));
+            return Err(PyBufferError::new_err(
+                "the memory is on the CPU and is not moved",
+            ));
         }
         let dtype = element_type(self.dtype).unwrap_or(BYTE);
         if max_version.is_some_and(|(major, _)| major >= 1) {
@@ -161,6 +175,11 @@ impl View {
     }
 
     fn __repr__(&self) -> String {
-        format!("wpack.View(dtype={}, shape={:?}, nbytes={})", self.dtype, self.shape, self.span.len())
+        format!(
+            "wpack.View(dtype={}, shape={:?}, nbytes={})",
+            self.dtype,
+            self.shape,
+            self.span.len()
+        )
     }
 }

@@ -41,7 +41,11 @@ impl Progress for Counters {
 
 impl Counters {
     fn tell(&self, progress: &Bound<'_, PyAny>) -> PyResult<()> {
-        let what = self.what.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let what = self
+            .what
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         let total = self.total.load(Ordering::Relaxed);
         if total == 0 {
             return Ok(());
@@ -60,7 +64,9 @@ pub(crate) fn watched<T: Send>(
     work: impl FnOnce(&dyn Progress, &AtomicBool) -> T + Send,
 ) -> PyResult<T> {
     let interrupt = AtomicBool::new(false);
-    watched_shared(py, progress, &interrupt, |counters| work(&*counters, &interrupt))
+    watched_shared(py, progress, &interrupt, |counters| {
+        work(&*counters, &interrupt)
+    })
 }
 
 /// As [`watched`], for work that shares the counters and brings its interrupt flag.
@@ -92,7 +98,9 @@ pub(crate) fn watched_shared<T: Send>(
             match next {
                 Ok(result) => break result,
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(PyRuntimeError::new_err("a worker thread of wpack panicked; this is a bug"));
+                    return Err(PyRuntimeError::new_err(
+                        "a worker thread of wpack panicked; this is a bug",
+                    ));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
