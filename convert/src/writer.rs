@@ -207,7 +207,7 @@ impl Stage for Writer<'_> {
         let mut sum = 0;
         let mut done = 0;
         for (index, slice, part) in overlapping(&job.work.slices(), range.clone()) {
-            if !slice.len_bytes().is_some_and(|len| len < BLOCK_LEN) {
+            if slice.len_bytes().is_none_or(|len| len >= BLOCK_LEN) {
                 continue;
             }
             let at = |offset: u64| usize::try_from(offset - range.start).unwrap_or(usize::MAX);

@@ -158,10 +158,10 @@ macro_rules! table {
         #[doc = $doc]
         pub(super) static $name: [u32; 256] = {
             let mut table = [0; 256];
-            let mut index = 0usize;
+            let mut index = 0u32;
             while index < 256 {
-                let $byte = byte(index as u32);
-                table[index] = $bits;
+                let $byte = byte(index);
+                table[index as usize] = $bits;
                 index += 1;
             }
             table

@@ -10,6 +10,7 @@ const BF16_NAN_VECTOR: u16 = 0xffff;
 const BF16_NAN: u16 = 0x7fc0;
 
 /// Converts as many elements as both slices hold. The pair must be supported.
+#[expect(clippy::cast_precision_loss, reason = "rounding is the purpose")]
 pub(super) fn convert(from: DType, to: DType, src: &[u8], dst: &mut [u8]) {
     /// Widths and a way to binary32 for sources whose values all go through it.
     macro_rules! by_f32 {
@@ -33,12 +34,10 @@ pub(super) fn convert(from: DType, to: DType, src: &[u8], dst: &mut [u8]) {
                 dst,
                 BF16_NAN,
                 |$bytes: [u8; $width]| {
-                    #[expect(clippy::cast_precision_loss, reason = "rounding is the purpose")]
                     let value = $value as f32;
                     value.to_bits()
                 },
                 |$bytes: [u8; $width]| {
-                    #[expect(clippy::cast_precision_loss, reason = "rounding is the purpose")]
                     let value = $value as f64;
                     value.to_bits()
                 },

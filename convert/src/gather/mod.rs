@@ -113,7 +113,7 @@ impl Reader {
             match piece {
                 Piece::Fill { value, .. } => {
                     let out = out.get_mut(into).unwrap_or_default();
-                    fill_with(slice.dtype, &value.0, out).map_err(|misfit| Fault::Misfit(misfit))
+                    fill_with(slice.dtype, &value.0, out).map_err(Fault::Misfit)
                 }
                 Piece::Data { tensor, offset, .. } => {
                     let Some(found) = tensors.get(tensor) else {
@@ -306,7 +306,9 @@ fn fill_with(dtype: DType, value: &[u8; 16], out: &mut [u8]) -> Result<(), Misfi
         return Ok(());
     }
     let width = at(width(dtype));
-    let element = value.get(..width).filter(|_| dtype.bits() % 8 == 0);
+    let element = value
+        .get(..width)
+        .filter(|_| dtype.bits().is_multiple_of(8));
     let misfit = Misfit {
         tensor: 0,
         why: "a fill that is not zero needs elements of whole bytes",
