@@ -9,8 +9,11 @@ use stored_zip::stored_zip;
 use wpack_checkpoint::{Input, OpenOptions};
 use wpack_format::{BlockTable, Header, Root, SliceTable, TableRef, TensorTable};
 
-/// Every target: its name and what it does. The path is a file that it may write.
-pub(crate) const TARGETS: &[(&str, fn(&[u8], &Path))] = &[
+/// What a target does with its bytes. The path is a file that it may write.
+pub(crate) type Target = fn(&[u8], &Path);
+
+/// Every target: its name and what it does.
+pub(crate) const TARGETS: &[(&str, Target)] = &[
     ("zip", file),
     ("pickle", pickle),
     ("legacy", file),

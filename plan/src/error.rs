@@ -455,7 +455,7 @@ impl Error {
             }
             Self::PlanFile { .. } => Some("docs/plan.md lists what a plan file may say".into()),
             Self::NoRule { what: "style", tensor, .. } => Some(format!(
-                "give a style for `{tensor}` in the plan file, or `default = \"replicate\"`"
+                "give a style for `{tensor}` in the plan file, or `default_style = \"replicate\"`"
             )),
             Self::NoRule { tensor, .. } => {
                 Some(format!("let a pattern of the plan file match `{tensor}`"))

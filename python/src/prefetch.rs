@@ -100,7 +100,7 @@ impl Turn {
             match flock(&file, FlockOperation::NonBlockingLockShared) {
                 Ok(()) => return Some(Self(file)),
                 Err(Errno::AGAIN | Errno::INTR) if !interrupt.load(Ordering::Relaxed) => {
-                    thread::sleep(PAUSE)
+                    thread::sleep(PAUSE);
                 }
                 Err(_) => return None,
             }

@@ -518,6 +518,7 @@ impl NativeShard {
     }
 
     /// What can be loaded: position, names, element type, shape and bytes of each tensor.
+    #[expect(clippy::type_complexity, reason = "the tuple that Python gets")]
     fn entries(&self) -> Vec<(usize, Vec<&str>, &'static str, Vec<i64>, u64)> {
         let slots = self.slots.iter().enumerate();
         slots

@@ -109,7 +109,7 @@ pub(crate) fn watched_shared<T: Send>(
             }
             ticks = ticks.wrapping_add(1);
             let told = match progress {
-                Some(progress) if ticks % TICKS_PER_CALL == 0 => counters.tell(progress),
+                Some(progress) if ticks.is_multiple_of(TICKS_PER_CALL) => counters.tell(progress),
                 _ => Ok(()),
             };
             if let Err(error) = py.check_signals().and(told) {

@@ -59,7 +59,7 @@ pub fn files(folder: &Path) -> Vec<PathBuf> {
                 .unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
             if kind.is_dir() {
                 folders.push(entry.path());
-            } else {
+            } else if kind.is_file() {
                 found.push(entry.path());
             }
         }

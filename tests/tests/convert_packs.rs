@@ -1,6 +1,5 @@
 //! Checkpoint to pack and back: every tensor's bytes, whatever layout, cast or thread count.
 
-#[expect(dead_code, reason = "other tests use the rest")]
 mod convert_common;
 
 use std::{collections::BTreeMap, fs, sync::atomic::AtomicBool};

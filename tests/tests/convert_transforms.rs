@@ -1,12 +1,10 @@
 //! Filters, prefixes, renames, alignments and components of a conversion, and what of them is refused.
 
-#[expect(dead_code, reason = "other tests use the rest")]
 mod convert_common;
 
 use std::path::Path;
 
 use convert_common::*;
-use safetensors::Dtype;
 use wpack_checkpoint::{Input, OpenOptions};
 use wpack_convert::{Error, Options, Prepared, TransformOptions, WriteOptions};
 use wpack_format::DType;

@@ -178,7 +178,7 @@ impl Sink for Faulty {
         let torn = || {
             self.sink
                 .write_at(offset, &bytes[..bytes.len() / 2])
-                .unwrap()
+                .unwrap();
         };
         self.fault
             .call("write", torn, || self.sink.write_at(offset, bytes))

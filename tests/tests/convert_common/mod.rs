@@ -13,16 +13,16 @@ use wpack_convert::{AgainstReport, Context, Options, Prepared, Report, WriteOpti
 use wpack_loader::{FileSource, NoProgress, VerifyOptions};
 use wpack_plan::Request;
 
-pub static GO_ON: AtomicBool = AtomicBool::new(false);
-pub const CONTEXT: Context<'_> = Context {
+pub(crate) static GO_ON: AtomicBool = AtomicBool::new(false);
+pub(crate) const CONTEXT: Context<'_> = Context {
     progress: &NoProgress,
     interrupt: &GO_ON,
 };
 
-pub type Tensors = BTreeMap<String, (Dtype, Vec<usize>, Vec<u8>)>;
+pub(crate) type Tensors = BTreeMap<String, (Dtype, Vec<usize>, Vec<u8>)>;
 
 /// Bytes without a pattern that a mistake could hide in; finite in every floating type.
-pub fn noise(len: usize, seed: usize) -> Vec<u8> {
+pub(crate) fn noise(len: usize, seed: usize) -> Vec<u8> {
     let mut state = seed as u64 + 1;
     let step = |_| {
         state = state
@@ -33,7 +33,7 @@ pub fn noise(len: usize, seed: usize) -> Vec<u8> {
     (0..len).map(step).collect()
 }
 
-pub fn model() -> Tensors {
+pub(crate) fn model() -> Tensors {
     let shapes: [(&str, Dtype, Vec<usize>); 13] = [
         ("blocks.0.attn.weight", Dtype::BF16, vec![64, 48]),
         ("blocks.0.attn.bias", Dtype::BF16, vec![64]),
@@ -60,7 +60,7 @@ pub fn model() -> Tensors {
     shapes.into_iter().enumerate().map(build).collect()
 }
 
-pub fn save(tensors: &Tensors, path: &Path) {
+pub(crate) fn save(tensors: &Tensors, path: &Path) {
     let views = tensors.iter().map(|(name, (dtype, shape, bytes))| {
         (
             name.clone(),
@@ -70,7 +70,7 @@ pub fn save(tensors: &Tensors, path: &Path) {
     safetensors::serialize_to_file(views, None, path).unwrap();
 }
 
-pub fn open(path: &Path) -> Checkpoint {
+pub(crate) fn open(path: &Path) -> Checkpoint {
     let input = Input {
         component: None,
         path: path.to_str().unwrap().to_owned(),
@@ -78,7 +78,7 @@ pub fn open(path: &Path) -> Checkpoint {
     wpack_checkpoint::open(&[input], &OpenOptions::default()).unwrap()
 }
 
-pub fn layout(name: &str, ranks: Option<u32>) -> Options {
+pub(crate) fn layout(name: &str, ranks: Option<u32>) -> Options {
     let request = Request {
         layout: name.into(),
         ranks,
@@ -90,7 +90,7 @@ pub fn layout(name: &str, ranks: Option<u32>) -> Options {
     }
 }
 
-pub fn write(source: &Path, out: &Path, options: &Options, threads: usize) -> Report {
+pub(crate) fn write(source: &Path, out: &Path, options: &Options, threads: usize) -> Report {
     let prepared = Prepared::new(open(source), options).unwrap();
     let write = WriteOptions {
         threads,
@@ -102,31 +102,31 @@ pub fn write(source: &Path, out: &Path, options: &Options, threads: usize) -> Re
     report
 }
 
-pub fn verify(pack: &Path) {
+pub(crate) fn verify(pack: &Path) {
     let source = FileSource::open(pack).unwrap();
     let report =
         wpack_loader::verify(&source, &VerifyOptions::default(), &NoProgress, &GO_ON).unwrap();
     assert!(report.is_sound(), "{:?}", report.damage);
 }
 
-pub fn against(pack: &Path, source: &Path) -> AgainstReport {
+pub(crate) fn against(pack: &Path, source: &Path) -> AgainstReport {
     let pack = FileSource::open(pack).unwrap();
     wpack_convert::against(&pack, open(source), 2, &CONTEXT).unwrap()
 }
 
-pub struct Folder(pub tempfile::TempDir);
+pub(crate) struct Folder(pub tempfile::TempDir);
 
 impl Folder {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
     /// A checkpoint of these tensors.
-    pub fn checkpoint(&self, tensors: &Tensors) -> PathBuf {
+    pub(crate) fn checkpoint(&self, tensors: &Tensors) -> PathBuf {
         let path = self.path("model.safetensors");
         save(tensors, &path);
         path

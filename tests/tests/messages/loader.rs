@@ -67,7 +67,7 @@ pub(super) fn all() -> Vec<Error> {
         Error::NotStored {
             path: "model.wpack".into(),
             tensor: "blocks.0.weight".into(),
-            kind: "kind",
+            kind: " (master copies)",
         },
         Error::UnknownComponent {
             name: "blocks.0.weight".into(),

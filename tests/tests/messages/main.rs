@@ -173,7 +173,8 @@ fn faults_of(text: &str) -> Vec<&'static str> {
     if first.starts_with(|c: char| c.is_uppercase()) && !name {
         faults.push("it begins with a capital");
     }
-    if text.ends_with('.') && !text.ends_with("...") {
+    // A lone dot is the folder of a command to run.
+    if text.ends_with('.') && !text.ends_with("...") && !text.ends_with(" .") {
         faults.push("it ends with a full stop");
     }
     if text.contains("  ") || text.trim() != text || text.is_empty() {

@@ -67,7 +67,7 @@ pub(super) fn all() -> Vec<Error> {
             component: "dit".into(),
             tensor: "blocks.0.weight".into(),
             dims: 3,
-            max: 1073741824,
+            max: 65535,
         },
         Error::TotalSize {
             component: "dit".into(),
