@@ -159,10 +159,12 @@ class Pack:
                         f"the pack is for {own} ranks and nothing says which this process is",
                         hint="start with torchrun, or pass rank=",
                     )
-                found = 0, world_size or 1
+                found = 0, 1
             rank, size = found
-            return _rank.check(rank, world_size or size)
-        return _rank.check(rank, world_size or own or rank + 1)
+            return _rank.check(rank, size if world_size is None else world_size)
+        if world_size is None:
+            world_size = rank + 1 if own is None else own
+        return _rank.check(rank, world_size)
 
     def explain(
         self, rank: int | None = None, world_size: int | None = None, layout: str | None = None
