@@ -178,6 +178,8 @@ def test_ctrl_c_stops_a_load(run, tmp_path):
     from safetensors.torch import save_file
     from wpack import _stage
     path = sys.argv[1]
+    # Ignored in what a shell starts in the background; then nothing could interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     save_file({f"t{i}": torch.full((1024, 1024), i, dtype=torch.float32) for i in range(16)}, path + ".safetensors")
     wpack.convert(path + ".safetensors", path, layout="replicate", progress=False)
     class Slow(_stage.Sink):
