@@ -311,8 +311,8 @@ def bench(args, wpack, folder):
             warm(pack)
             rate = openssl_rate()
             with Trial() as trial:
-                report = json.loads(run(wpack, "verify", pack, "--json"))
-            verified.append((report["checked_bytes"] / report["seconds"], rate, trial))
+                checked = json.loads(run(wpack, "verify", pack, "--json"))
+            verified.append((checked["checked_bytes"] / checked["seconds"], rate, trial))
             print(f"{round_} verify {verified[-1][0] / GB:.2f} GB/s, openssl {rate / GB:.2f} GB/s, others {trial.foreign:.2f}", file=sys.stderr)
     for splitter in splitters.values():
         splitter.close()
