@@ -6,6 +6,7 @@ registered pack was made from are read from the pack, a bare ``"cuda"`` means th
 frozen weights stay shared through ``accelerator.prepare``.
 """
 
-from ._install import IncompatibleError, install, installed, uninstall
+from ._install import install, installed, uninstall
+from ._known import READ_VERSIONS, IncompatibleError
 
-__all__ = ["IncompatibleError", "install", "installed", "uninstall"]
+__all__ = ["READ_VERSIONS", "IncompatibleError", "install", "installed", "uninstall"]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any
 
-from ... import _device
 from .._packs import open_reference
+from ._devices import own
 
 if TYPE_CHECKING:
     import torch
@@ -15,12 +16,17 @@ class PackFile:
     """Tensors under the names of the files that the component was made from: those are what DiffSynth
     recognises models by, and what its converters rename."""
 
-    def __init__(self, reference: str, device: str | torch.device = "cpu") -> None:
+    def __init__(self, reference: str, device: Any = "cpu") -> None:
+        import torch
+
         pack, component = open_reference(reference)
-        self.device = _device.resolve(device)
+        self.reference = reference
+        self.device = torch.device("cpu" if device is None else own(device))
         self.digest = pack.digest
+        self._metadata = pack.metadata(component)
         self._names = dict(pack.source_names(component))
         self._shard = pack.shard(rank=0, world_size=1, layout="replicate", component=component)
+        self._told = False
 
     def keys(self) -> list[str]:
         """Names in the checkpoint files."""
@@ -41,10 +47,30 @@ class PackFile:
         out = {ours: torch.empty(like.shape, dtype=like.dtype, device=self.device)}
         return self._shard.state_dict(self.device, out=out, progress=False)[ours]
 
+    def get_tensor_as(self, name: str, dtype: torch.dtype | None) -> torch.Tensor:
+        """One tensor in the type that the program asks for. Another type than the pack's makes a private
+        copy in each process; that is said once."""
+        tensor = self.get_tensor(name)
+        if dtype is None or tensor.dtype == dtype:
+            return tensor
+        if self.device.type == "cpu" and not self._told and tensor.numel() > 1:
+            self._told = True
+            sys.stderr.write(
+                f"wpack: {self.reference} holds {tensor.dtype}, the program wants {dtype}: each process makes a private "
+                f"copy. hint: convert with --dtype {str(dtype).removeprefix('torch.')}\n"
+            )
+        return tensor.to(dtype)
+
     def get_slice(self, name: str) -> object:
         """The tensor's shape and parts on demand."""
         return self._shard.get_slice(self._names[name])
 
     def metadata(self) -> dict[str, str]:
-        """As safetensors has it; nothing here."""
-        return {}
+        """Text metadata of the checkpoint files."""
+        return self._metadata
+
+    def __enter__(self) -> PackFile:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Tensors live on: they hold the mapping themselves."""
