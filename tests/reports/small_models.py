@@ -28,8 +28,8 @@ from diffsynth.models.wan_video_vae import WanVideoVAE
 from safetensors.torch import save_file
 from torch import nn
 
-VOCABULARY = 384
-"""Bytes and the special tokens of both tokenizers, rounded up."""
+VOCABULARY = 512
+"""Tokens of both tokenizers, rounded up."""
 
 
 class SmallWanVAE(WanVideoVAE):
@@ -248,11 +248,29 @@ def register(folder: str | os.PathLike[str]) -> None:
     MODEL_CONFIGS.extend(row for row in rows if row not in MODEL_CONFIGS)
 
 
-def _byte_vocabulary(special: list[str]) -> dict[str, int]:
+_PROMPTS = (
+    "<|im_start|>system\nDescribe the image by detailing the color, shape, size, texture, quantity, text, spatial "
+    "relationships of the objects and background:<|im_end|>\n<|im_start|>user\n picture number<|im_end|>\n"
+    "<|im_start|>assistant\n"
+)
+"""Words that are one token each, as they are in the published tokenizers: what a prompt costs."""
+
+
+def _vocabulary(special: list[str]) -> tuple[dict[str, int], list[tuple[str, str]]]:
+    """Tokens and merges: every byte, and the words of the prompts."""
+    from tokenizers import pre_tokenizers
     from transformers.convert_slow_tokenizer import bytes_to_unicode
 
     tokens = special + list(bytes_to_unicode().values())
-    return {token: number for number, token in enumerate(tokens)}
+    merges = []
+    words = pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str(_PROMPTS)
+    for word in dict.fromkeys(word for word, _ in words if word.strip("\u0120").isalpha()):
+        for stop in range(2, len(word) + 1):
+            if word[:stop] not in tokens:
+                tokens.append(word[:stop])
+            if (word[: stop - 1], word[stop - 1]) not in merges:
+                merges.append((word[: stop - 1], word[stop - 1]))
+    return {token: number for number, token in enumerate(tokens)}, merges
 
 
 def _wan_tokenizer(folder: Path) -> None:
@@ -260,7 +278,8 @@ def _wan_tokenizer(folder: Path) -> None:
     from transformers import PreTrainedTokenizerFast
 
     special = ["<pad>", "</s>", "<unk>"]
-    tokenizer = Tokenizer(models.BPE(vocab=_byte_vocabulary(special), merges=[], unk_token="<unk>"))
+    vocabulary, merges = _vocabulary(special)
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=merges, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>", unk_token="<unk>")
@@ -271,8 +290,10 @@ def _qwen_tokenizer(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|image_pad|>", "<|video_pad|>"]
     special += ["<|vision_start|>", "<|vision_end|>", "<|vision_pad|>"]
-    (folder / "vocab.json").write_text(json.dumps(_byte_vocabulary(special)), encoding="utf-8")
-    (folder / "merges.txt").write_text("#version: 0.2\n", encoding="utf-8")
-    config = {"tokenizer_class": "Qwen2Tokenizer", "pad_token": "<|endoftext|>", "eos_token": "<|im_end|>"}
-    config["additional_special_tokens"] = special[1:]  # type: ignore[assignment]
+    vocabulary, merges = _vocabulary(special)
+    (folder / "vocab.json").write_text(json.dumps(vocabulary), encoding="utf-8")
+    lines = ["#version: 0.2", *(" ".join(pair) for pair in merges)]
+    (folder / "merges.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    config: dict[str, Any] = {"tokenizer_class": "Qwen2Tokenizer", "additional_special_tokens": special[1:]}
+    config |= {"pad_token": "<|endoftext|>", "eos_token": "<|im_end|>"}
     (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")

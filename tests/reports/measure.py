@@ -1,0 +1,77 @@
+"""What a training process measures of itself, and the parts of a machine with GPUs that a CPU run lacks.
+
+Figures go to ``$MEASURE_OUT/<rank>.jsonl``, one object per line.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+
+def rollup(pid: int | str = "self") -> dict[str, int]:
+    """Bytes of a process by kind, as the kernel counts them."""
+    found = {}
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:
+        key, _, rest = line.partition(":")
+        found[key] = int(rest.split()[0]) * 1024
+    return found
+
+
+def point(name: str, **more: Any) -> None:
+    """Anonymous memory and proportional share of this process, all ranks at the same moment."""
+    gc.collect()
+    ctypes.CDLL("libc.so.6").malloc_trim(0)
+    _barrier()
+    now = rollup()
+    _barrier()
+    record(point=name, anonymous=now["Anonymous"], pss=now["Pss"], **more)
+
+
+def record(**values: Any) -> None:
+    """One line of figures."""
+    folder = Path(os.environ["MEASURE_OUT"])
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / f"{os.environ.get('RANK', '0')}.jsonl", "a", encoding="utf-8") as file:
+        file.write(json.dumps(values) + "\n")
+
+
+def _barrier() -> None:
+    if dist.is_available() and dist.is_initialized():
+        dist.barrier()
+
+
+def trainable_bytes(model: torch.nn.Module) -> int:
+    """Bytes of the parameters that are trained; of all of a parameter where it is partitioned."""
+    trained = [p for p in model.parameters() if p.requires_grad]
+    return sum(getattr(p, "ds_numel", p.numel()) * p.element_size() for p in trained)
+
+
+def computed_bytes(model: torch.nn.Module) -> int:
+    """Bytes of tensors that a model computes for itself, such as tables of positions: no checkpoint holds them."""
+    found: dict[int, int] = {}
+    for module in model.modules():
+        kept = [module._buffers[name] for name in module._non_persistent_buffers_set]
+        for value in [*vars(module).values(), *kept]:
+            for tensor in value if isinstance(value, (list, tuple)) else [value]:
+                if isinstance(tensor, torch.Tensor) and tensor.device.type == "cpu":
+                    found[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
+    return sum(found.values())
+
+
+def deepspeed_without_gpu() -> None:
+    """accelerate starts DeepSpeed on accelerators alone; this gives it gloo and the CPU.
+
+    Nothing else is changed: the engine, its optimizers and its broadcast are DeepSpeed's.
+    """
+    from accelerate import state
+    from accelerate.utils import DistributedType
+
+    state.PartialState._prepare_backend = lambda self, *args, **more: ("gloo", DistributedType.NO)  # type: ignore[method-assign]
