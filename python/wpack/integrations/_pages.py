@@ -75,27 +75,59 @@ class MappedPacks:
 
 
 def _regions() -> list[Region]:
+    identities = _Identities()
+    found = [
+        Region(start, stop, path, offset)
+        for start, stop, offset, identity, path in _mappings()
+        if path.endswith(".wpack") and identities.same(path, identity)
+    ]
+    return _merge(sorted(found, key=lambda region: region.start))
+
+
+def _mappings() -> list[tuple[int, int, int, tuple[str, str], str]]:
+    """The kernel's list: first address, address behind the last byte, byte of the file, device and inode,
+    and path, which ends in " (deleted)" where the file has lost that name."""
     found = []
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as lines:
         for line in lines:
             fields = line.rstrip("\n").split(maxsplit=5)
-            if len(fields) < 6 or not fields[5].endswith(".wpack"):
-                continue
-            device, inode = fields[3], int(fields[4])
-            if not _same_file(fields[5], device, inode):
-                continue
-            start, stop = (int(part, 16) for part in fields[0].split("-"))
-            found.append(Region(start, stop, fields[5], int(fields[2], 16)))
-    return _merge(sorted(found, key=lambda region: region.start))
+            if len(fields) == 6:
+                start, stop = (int(part, 16) for part in fields[0].split("-"))
+                found.append((start, stop, int(fields[2], 16), (fields[3], fields[4]), fields[5]))
+    return found
 
 
-def _same_file(path: str, device: str, inode: int) -> bool:
+class _Identities:
+    """Whether a mapping is of the file that has its path now.
+
+    Device and inode in the kernel's list need not be those of ``stat``: overlayfs and btrfs report others
+    there. So they are compared with those of the list itself, for a page that is mapped from the path now.
+    """
+
+    def __init__(self) -> None:
+        self._now: dict[str, tuple[str, str] | None] = {}
+
+    def same(self, path: str, identity: tuple[str, str]) -> bool:
+        if path not in self._now:
+            self._now[path] = _identity(path)
+        return self._now[path] == identity
+
+
+def _identity(path: str) -> tuple[str, str] | None:
+    """Device and inode as the kernel lists them for a mapping of the file at ``path``."""
+    import torch
+
     try:
-        status = os.stat(path)
-    except OSError:
-        return False
-    major, minor = (int(part, 16) for part in device.split(":"))
-    return status.st_ino == inode and (os.major(status.st_dev), os.minor(status.st_dev)) == (major, minor)
+        with open(path, "rb") as file:
+            probe = mmap.mmap(file.fileno(), mmap.PAGESIZE, access=mmap.ACCESS_COPY)
+    except (OSError, ValueError):
+        return None
+    view = torch.frombuffer(probe, dtype=torch.uint8)
+    address = view.data_ptr()
+    for start, stop, _, identity, listed in _mappings():
+        if start <= address < stop:
+            return identity if listed == path else None
+    return None
 
 
 def _merge(regions: list[Region]) -> list[Region]:
