@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from .. import Pack, WpackError
-from .. import open as open_pack
-from ._packs import open_reference
+from . import _refuse
+from ._config import opened
 
 if TYPE_CHECKING:
     import torch
@@ -32,7 +32,8 @@ def load_pack_in_model(
 
     What the device map puts on ``"cpu"`` or ``"disk"`` is mapped: shared with every process that maps the
     same pack, and backed by the file, so that no offload folder is needed. The rest is read through the
-    ring to its device, one device after the other.
+    ring to its device, one device after the other. To run a model whose parts lie on several devices, call
+    ``accelerate.dispatch_model(model, device_map)`` behind it.
 
     Args:
         model: The model, on the meta device or real.
@@ -44,11 +45,12 @@ def load_pack_in_model(
 
     Raises:
         DeviceMapError: the map covers a tensor by no entry.
+        LoadIntoError: names or shapes differ and ``strict`` is set.
+        QuantizedModelError: the model is quantised.
     """
-    if not isinstance(pack, Pack):
-        pack, named = open_reference(os.fspath(pack)) if component is None else (open_pack(pack), component)
-        component = named
-    shard = pack.shard(rank=0, world_size=1, layout="replicate", component=component)
+    _refuse.quantized_model(model)
+    source, name = opened(pack, component)
+    shard = source.shard(rank=0, world_size=1, layout="replicate", component=name)
     if not device_map:
         return shard.load_into(model, strict=strict, dtype=dtype)
     from .._load import load_into
@@ -70,8 +72,8 @@ def _load(shard: Any, device: str, names: list[str], dtype: torch.dtype | None) 
     from .._torch import cast
 
     target = resolve(int(device) if device.isdecimal() else device)
-    if target.type == "cpu":
-        mapped = shard.state_dict("cpu")
+    if target.type in ("cpu", "meta"):
+        mapped = shard.state_dict(target)
         tensors = {name: mapped[name] for name in names}
     else:
         like = shard.state_dict("meta")
