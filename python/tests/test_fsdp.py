@@ -152,8 +152,7 @@ def dtensors(rank: int, world: int, packs: dict[str, Path], even: Path) -> dict[
         origins, mapped = MappedPacks(), 0
         for name, parameter in model.named_parameters():
             local = parameter.to_local()
-            even = parameter.shape[0] % world == 0
-            if kind != "of more ranks" and even:
+            if kind != "of more ranks" and parameter.shape[0] % world == 0:
                 assert origins.origin(local) is not None and unwritten(local), (kind, name)
                 mapped += local.numel()
         result[f"{kind} mapped"] = mapped
