@@ -10,6 +10,8 @@ use rayon::{ThreadPoolBuilder, prelude::*};
 use sha2::{Digest as _, Sha256};
 use wpack_checkpoint::SourceFile;
 
+use wpack_loader::PageBuffer;
+
 use crate::Error;
 
 /// Bytes read at once.
@@ -49,7 +51,7 @@ fn hash_one(source: &SourceFile, interrupt: &AtomicBool) -> Result<[u8; 32], Err
     };
     let mut file = File::open(&source.path).map_err(io)?;
     let mut digest = Sha256::new();
-    let mut buffer = vec![0; CHUNK];
+    let mut buffer = PageBuffer::new(CHUNK);
     let mut total = 0u64;
     loop {
         if interrupt.load(Ordering::Relaxed) {

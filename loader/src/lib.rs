@@ -47,6 +47,7 @@ mod map;
 mod pack;
 #[cfg(test)]
 mod pack_tests;
+mod page_buffer;
 mod progress;
 mod reslice;
 mod shard;
@@ -61,6 +62,7 @@ pub use file::FileSource;
 pub use index::Index;
 pub use map::{ExtentMap, Map, MapMode};
 pub use pack::{Pack, RankShard, View};
+pub use page_buffer::PageBuffer;
 pub use progress::{NoProgress, Progress};
 pub use reslice::{Explanation, Reslice, ResliceEntry, ResliceOptions, Share};
 pub use shard::{Entry, FlatPiece, HeldExtent, ShardIndex};

@@ -10,7 +10,7 @@ use std::{
 
 use wpack_checkpoint::Checkpoint;
 use wpack_format::{DType, SliceKind, TensorTable, block_count};
-use wpack_loader::{ByteSource, Index};
+use wpack_loader::{ByteSource, Index, PageBuffer};
 
 pub use report::{AgainstReport, Difference, TensorId, Unlike};
 
@@ -437,7 +437,7 @@ impl Stage for Compare<'_> {
     fn work(&self, job: &Job, bytes: &mut [u8]) -> Result<(), Error> {
         let range = job.range();
         let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-        let mut found = vec![0; CHUNK.min(len)];
+        let mut found = PageBuffer::new(CHUNK.min(len));
         let mut start = range.start;
         for expected in bytes.get(..len).unwrap_or_default().chunks(CHUNK) {
             let found = found.get_mut(..expected.len()).unwrap_or_default();

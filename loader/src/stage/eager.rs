@@ -13,7 +13,7 @@ use std::{
 use wpack_format::crc32c_append;
 
 use super::{Check, Part, StageStats, Transfer, Transfers, check};
-use crate::{ByteSource, Error, Progress};
+use crate::{ByteSource, Error, PageBuffer, Progress};
 
 /// How [`read_into`] runs.
 #[derive(Clone, Copy, Debug, Default)]
@@ -176,7 +176,7 @@ struct Run<'a, 'd, I: Iterator<Item = Job<'a, 'd>>> {
 impl<'a, 'd, I: Iterator<Item = Job<'a, 'd>> + Send> Run<'a, 'd, I> {
     fn work(&self) -> Result<Counts, Error> {
         let mut counts = Counts::default();
-        let mut scratch = vec![0; PIECE];
+        let mut scratch = PageBuffer::new(PIECE);
         loop {
             let job = self
                 .jobs

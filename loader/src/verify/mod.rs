@@ -22,7 +22,7 @@ use self::{
     extent::ExtentCheck,
     queue::{Queue, Work},
 };
-use crate::{ByteSource, Error, Index, Progress, index::read_range};
+use crate::{ByteSource, Error, Index, PageBuffer, Progress, index::read_range};
 
 /// What to check, and with how many threads.
 #[derive(Clone, Copy, Debug, Default)]
@@ -232,7 +232,7 @@ impl Job<'_> {
     }
 
     fn work(&self, queue: &Queue<ExtentCheck>) -> Result<(), Error> {
-        let mut buffer = vec![0; extent::PIECE];
+        let mut buffer = PageBuffer::new(extent::PIECE);
         while let Some(work) = queue.next() {
             self.check_interrupt()?;
             match work {
