@@ -131,6 +131,10 @@ fn look(head: &[u8], size: u64) -> Look {
     if let Some(found) = by_magic(head) {
         return Look::Foreign(found);
     }
+    // A FlatBuffer, whose identifier stands behind the offset of its root: `ET01` to `ET12` so far.
+    if let Some([b'E', b'T', b'0'..=b'9', b'0'..=b'9']) = head.get(4..8) {
+        return Look::Unsupported("an ExecuTorch program (.pte)");
+    }
     if [&b"(dp"[..], b"(lp", b"}q", b"]q"]
         .iter()
         .any(|magic| head.starts_with(magic))
@@ -240,6 +244,19 @@ fn has_zip_end(file: &SourceReader) -> Result<bool, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_executorch_program_is_named() {
+        let mut head = vec![0x30, 0, 0, 0];
+        head.extend(b"ET12eh00");
+        assert_eq!(
+            look(&head, 4096),
+            Look::Unsupported("an ExecuTorch program (.pte)")
+        );
+        head.truncate(4);
+        head.extend(b"ETXXeh00");
+        assert_eq!(look(&head, 4096), Look::Unknown);
+    }
 
     #[test]
     fn text_and_length_fields_are_told_apart() {

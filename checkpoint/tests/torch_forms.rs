@@ -408,6 +408,33 @@ fn bytes_before_the_archive_are_allowed() {
     assert_eq!(error.code(), "unsupported-format", "{error}");
 }
 
+/// As above, where the zip64 records say the places: `torch.save` writes them always.
+#[test]
+fn bytes_before_a_zip64_archive_are_allowed() {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../fixtures/cases/zip-zip64-forced/x.pt"
+    );
+    let archive = fs::read(path).expect("the fixture");
+    let all = |checkpoint: &Checkpoint| -> Vec<(Vec<String>, Vec<u8>)> {
+        let tensors = checkpoint.components[0].tensors.iter().enumerate();
+        tensors
+            .map(|(at, tensor)| (tensor.names.clone(), values(checkpoint, at)))
+            .collect()
+    };
+    let plain = read(&archive, None).expect("a good checkpoint");
+    assert!(!all(&plain).is_empty());
+    for len in [1, 64, 5000] {
+        let shifted = [vec![b'#'; len], archive.clone()].concat();
+        let checkpoint = read(&shifted, None).expect("a good checkpoint");
+        assert_eq!(checkpoint.warnings[0].code, "prepended-data");
+        assert_eq!(all(&checkpoint), all(&plain), "{len} bytes");
+    }
+    // The other way round, bytes are missing.
+    let error = read(&archive[16..], None).expect_err("no beginning");
+    assert_eq!(error.code(), "corrupt", "{error}");
+}
+
 #[test]
 fn limits_are_stated() {
     let wide = Pickle::default().view("FloatStorage", "0", 64, 0, &[1 << 30, 64], &[0, 1]);

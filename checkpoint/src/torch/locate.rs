@@ -48,7 +48,16 @@ pub(super) fn locate<'a>(
             .locate_in_reader(Window { file, base }, buffer, end)
             .map_err(|(_, error)| locate_error(file, error))
     };
-    let zip = find(0, buffer)?;
+    let zip = match find(0, buffer) {
+        Ok(zip) => zip,
+        // With bytes before the archive, its zip64 locator points to something else.
+        Err(error) => {
+            return match end_record(file).and_then(|end| shift64(file, end)) {
+                Some(Ok(base @ 1..)) => Ok((find(base, buffer)?, base)),
+                _ => Err(error),
+            };
+        }
+    };
     let end = zip.eocd_offset();
     match shift64(file, end).or_else(|| shift32(file, end)) {
         None => Ok((zip, 0)),
@@ -67,6 +76,20 @@ pub(super) fn locate<'a>(
             }
         }
     }
+}
+
+/// Where the last end record begins whose comment ends within the file.
+fn end_record(file: &SourceReader) -> Option<u64> {
+    const RECORD: usize = 22;
+    let start = file.size().saturating_sub(END_SEARCH);
+    let mut tail = vec![0; usize::try_from(file.size() - start).ok()?];
+    file.read_exact_at(start, &mut tail, "zip end record")
+        .ok()?;
+    let at = tail
+        .windows(RECORD)
+        .rposition(|record| record.starts_with(b"PK\x05\x06"))?;
+    let comment = u16::from_le_bytes(*tail.get(at + 20..)?.first_chunk()?);
+    (at + RECORD + usize::from(comment) <= tail.len()).then_some(start + at as u64)
 }
 
 /// How far the zip64 end record lies behind where its locator says it does; an error if it lies
