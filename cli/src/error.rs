@@ -102,6 +102,14 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// The list of registered packs is not what wpack writes.
+    #[error("`{path}` is not a list of packs")]
+    Registry {
+        /// The list.
+        path: String,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
     /// Standard output cannot be written.
     #[error("cannot write to standard output")]
     Output(#[source] io::Error),
@@ -188,6 +196,7 @@ impl Error {
             Self::Incomplete { .. } => "incomplete",
             Self::Exists { .. } => "output-exists",
             Self::Write { .. } => "write",
+            Self::Registry { .. } => "registry",
             Self::Output(_) => "stdout",
             Self::Signals(_) => "signals",
             Self::Internal { .. } => "internal",
@@ -232,6 +241,9 @@ impl Error {
             }
             Self::NotExportable { .. } => "leave its component out with --component".to_owned(),
             Self::Incomplete { .. } => "convert the checkpoint again".to_owned(),
+            Self::Registry { .. } => {
+                "move the file away and register the packs again with `wpack register`".to_owned()
+            }
             Self::Exists { .. } => "give another --output, or --overwrite".to_owned(),
             Self::Internal { .. } => {
                 "this is a fault of wpack: report it with the command and its output".to_owned()

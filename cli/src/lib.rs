@@ -9,11 +9,13 @@ mod commands;
 mod context;
 mod error;
 mod exit;
+mod host;
 pub mod human;
 mod interrupt;
 mod printer;
 mod progress;
 mod reference;
+mod registry;
 pub mod report;
 mod view;
 

@@ -4,8 +4,10 @@
 mod checkpoints;
 mod convert;
 mod export;
+mod fit;
 mod inspect;
 mod plan;
+mod register;
 mod schema;
 mod streams;
 mod support;

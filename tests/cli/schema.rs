@@ -61,6 +61,22 @@ fn reports_of_every_command() {
         &desk.json("verify m.wpack --json --against model.safetensors"),
     );
     check("export", &desk.json("export m.wpack -o out --json"));
+    check(
+        "inspect-pack",
+        &desk.json("inspect m.wpack --json --processes 4 --trainable *"),
+    );
+    check(
+        "inspect-checkpoint",
+        &desk.json("inspect model.safetensors --json --processes 4"),
+    );
+    check(
+        "plan",
+        &desk.json(&format!("plan {convert} --processes 4 --host-memory 1G")),
+    );
+    check(
+        "register",
+        &desk.json("register m.wpack --model-id A/B --json"),
+    );
     check("error", &desk.json("inspect missing --json"));
     check("error", &desk.json("inspect --json"));
     let mut bytes = desk.read("m.wpack");

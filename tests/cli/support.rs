@@ -105,6 +105,7 @@ impl Desk {
             .current_dir(self.0.path())
             .stdin(Stdio::null())
             .env_remove("RUST_BACKTRACE")
+            .env("XDG_DATA_HOME", self.path("data"))
             .env("COLUMNS", "100")
             .env("NO_COLOR", "1");
         command

@@ -19,6 +19,7 @@ fn without_arguments() {
       inspect      Show what a pack or a checkpoint holds
       verify       Check every byte of a pack, and compare it with the checkpoint it came from
       export       Write whole tensors of a pack back as safetensors
+      register     Name the packs that stand for checkpoint files
       completions  Print a shell's completion script
       help         Print this message or the help of the given subcommand(s)
 
@@ -50,6 +51,7 @@ fn every_command_has_help() {
         "inspect",
         "verify",
         "export",
+        "register",
         "completions",
     ] {
         let output = desk.done(&format!("{command} --help"));

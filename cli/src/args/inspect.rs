@@ -3,6 +3,8 @@
 use clap::Args;
 use wpack_checkpoint::Input;
 
+use super::FitArgs;
+
 /// Show what a pack or a checkpoint holds.
 #[derive(Args, Clone, Debug)]
 pub struct InspectArgs {
@@ -21,6 +23,9 @@ pub struct InspectArgs {
     /// Most bytes that views and compression may expand to, for checkpoints.
     #[arg(long, value_name = "BYTES", value_parser = crate::human::parse_bytes)]
     pub output_limit: Option<u64>,
+    /// Whether processes fit on the host.
+    #[command(flatten)]
+    pub fit: FitArgs,
     /// Print one JSON object.
     #[arg(long, help_heading = "Output")]
     pub json: bool,

@@ -2,16 +2,20 @@
 
 mod convert;
 mod export;
+mod fit;
 mod input;
 mod inspect;
 mod plan;
+mod register;
 mod verify;
 
 pub use convert::ConvertArgs;
 pub use export::ExportArgs;
+pub use fit::FitArgs;
 pub use input::{LayoutArgs, Rename, Scoped, SourceArgs, TransformArgs};
 pub use inspect::InspectArgs;
 pub use plan::PlanArgs;
+pub use register::RegisterArgs;
 pub use verify::VerifyArgs;
 
 use clap::{Args, Parser, Subcommand};
@@ -69,6 +73,12 @@ pub enum Command {
     Verify(VerifyArgs),
     /// Write whole tensors of a pack back as safetensors.
     Export(ExportArgs),
+    /// Name the packs that stand for checkpoint files.
+    ///
+    /// A training program that `wpack.integrations` is installed in asks for the files of a checkpoint as
+    /// ever; where a registered pack was made from those files, it loads the pack. The list is
+    /// `wpack/packs.json` in the user's data folder (`$XDG_DATA_HOME`, else `~/.local/share`).
+    Register(RegisterArgs),
     /// Print a shell's completion script.
     Completions {
         /// The shell.
@@ -86,6 +96,7 @@ impl Command {
             Self::Inspect(_) => "inspect",
             Self::Verify(_) => "verify",
             Self::Export(_) => "export",
+            Self::Register(_) => "register",
             Self::Completions { .. } => "completions",
         }
     }
@@ -99,6 +110,7 @@ impl Command {
             Self::Inspect(args) => args.json,
             Self::Verify(args) => args.json,
             Self::Export(args) => args.json,
+            Self::Register(args) => args.json,
             Self::Completions { .. } => false,
         }
     }

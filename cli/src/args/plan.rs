@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::{LayoutArgs, SourceArgs, TransformArgs};
+use super::{FitArgs, LayoutArgs, SourceArgs, TransformArgs};
 
 /// Say what `convert` would do.
 #[derive(Args, Clone, Debug)]
@@ -19,6 +19,9 @@ pub struct PlanArgs {
     /// Alignment of extents, as for `convert`.
     #[arg(long, value_name = "BYTES", value_parser = crate::human::parse_bytes, help_heading = "File")]
     pub align: Option<u64>,
+    /// Whether processes fit on the host.
+    #[command(flatten)]
+    pub fit: FitArgs,
     /// List tensors, all or those whose name matches.
     #[arg(long, value_name = "GLOB", num_args = 0..=1, default_missing_value = "*", help_heading = "Output")]
     pub tensors: Option<String>,

@@ -25,7 +25,7 @@ pub(super) fn run(args: &ConvertArgs, context: &Context) -> Result<ExitStatus, E
     let planned = Planned::new(options::open(&args.source)?, &options, &args.layout)?;
     planned.warn(context);
     let Some(output) = args.output.as_deref().filter(|_| !args.dry_run) else {
-        planned.print("convert", &Chosen::new(None)?, args.json, context);
+        planned.print("convert", &Chosen::new(None)?, None, args.json, context);
         return Ok(ExitStatus::Done);
     };
     let skipped = planned.skipped();

@@ -8,7 +8,7 @@ use wpack_format::{
 };
 use wpack_loader::{FileSource, Index};
 
-use super::{glob::Chosen, summary};
+use super::{fit::Fitting, glob::Chosen, summary};
 use crate::{
     Context, Error, ExitStatus,
     args::InspectArgs,
@@ -21,8 +21,9 @@ use crate::{
 
 pub(super) fn run(args: &InspectArgs, context: &Context) -> Result<ExitStatus, Error> {
     let chosen = Chosen::new(args.tensors.as_deref())?;
+    let mut fitting = Fitting::new(&args.fit)?;
     if let Some(path) = pack_of(&args.inputs) {
-        let report = pack(path, args.rank, &chosen)?;
+        let report = pack(path, args.rank, &chosen, fitting)?;
         if args.json {
             context.printer.json(&report);
         } else {
@@ -41,7 +42,11 @@ pub(super) fn run(args: &InspectArgs, context: &Context) -> Result<ExitStatus, E
         output_limit: args.output_limit,
     };
     let checkpoint = wpack_checkpoint::open(&args.inputs, &options)?;
-    let report = summary::checkpoint(&checkpoint, &chosen);
+    for tensor in checkpoint.components.iter().flat_map(|c| &c.tensors) {
+        let names = tensor.names.iter().map(String::as_str);
+        fitting.count(names, tensor.dtype, &tensor.shape);
+    }
+    let report = summary::checkpoint(&checkpoint, &chosen, fitting.answer()?);
     for warning in &report.warnings {
         context.printer.warning(&warning.message);
     }
@@ -71,7 +76,12 @@ fn pack_of(inputs: &[Input]) -> Option<&str> {
 }
 
 /// What a pack's index says. No tensor data is read.
-fn pack(path: &str, rank: Option<u32>, chosen: &Chosen) -> Result<PackReport, Error> {
+fn pack(
+    path: &str,
+    rank: Option<u32>,
+    chosen: &Chosen,
+    mut fitting: Fitting<'_>,
+) -> Result<PackReport, Error> {
     let source = FileSource::open(path)?;
     let index = Index::read(&source)?;
     let (header, root) = (index.header(), index.root());
@@ -106,6 +116,8 @@ fn pack(path: &str, rank: Option<u32>, chosen: &Chosen) -> Result<PackReport, Er
                 parameters = parameters.saturating_add(elements);
             }
             summary::count(&mut rules, tensor.rule, tensor.dtype, elements);
+            let names = tensor.names.iter().map(|name| name.name.as_str());
+            fitting.count(names, tensor.dtype, &tensor.shape);
             if chosen.matches(tensor.names.iter().map(|name| name.name.as_str())) {
                 let source = tensor
                     .source
@@ -187,6 +199,7 @@ fn pack(path: &str, rank: Option<u32>, chosen: &Chosen) -> Result<PackReport, Er
             })
             .collect(),
         metadata: description.metadata.clone(),
+        fit: fitting.answer()?,
         rank: rank
             .map(|rank| rank_of(&source, &index, rank, chosen))
             .transpose()?,

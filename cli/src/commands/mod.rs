@@ -3,10 +3,12 @@
 mod completions;
 mod convert;
 mod export;
+mod fit;
 mod glob;
 mod inspect;
 mod options;
 mod plan;
+mod register;
 mod summary;
 mod verify;
 
@@ -20,6 +22,7 @@ pub(crate) fn run(command: Command, context: &Context) -> Result<ExitStatus, Err
         Command::Inspect(args) => inspect::run(&args, context),
         Command::Verify(args) => verify::run(&args, context),
         Command::Export(args) => export::run(&args, context),
+        Command::Register(args) => register::run(&args, context),
         Command::Completions { shell } => Ok(completions::run(shell, context)),
     }
 }

@@ -4,13 +4,13 @@ use wpack_checkpoint::Checkpoint;
 use wpack_convert::{Options, Prepared};
 use wpack_format::Role;
 
-use super::{glob::Chosen, options, summary};
+use super::{fit::Fitting, glob::Chosen, options, summary};
 use crate::{
     Context, Error, ExitStatus,
-    args::{LayoutArgs, PlanArgs},
+    args::{FitArgs, LayoutArgs, PlanArgs},
     report::{
-        CheckpointComponent, Extent, PlanComponent, PlanReport, PlanTensor, Rule, SCHEMA, Sharing,
-        SkippedValue, Source, Tally, WarningText,
+        CheckpointComponent, Extent, Fit, PlanComponent, PlanReport, PlanTensor, Rule, SCHEMA,
+        Sharing, SkippedValue, Source, Tally, WarningText,
     },
     view,
 };
@@ -26,7 +26,8 @@ pub(super) fn run(args: &PlanArgs, context: &Context) -> Result<ExitStatus, Erro
     )?;
     let planned = Planned::new(options::open(&args.source)?, &options, &args.layout)?;
     planned.warn(context);
-    planned.print("plan", &chosen, args.json, context);
+    let fit = planned.fit(&args.fit)?;
+    planned.print("plan", &chosen, fit, args.json, context);
     Ok(ExitStatus::Done)
 }
 
@@ -91,10 +92,11 @@ impl Planned {
         &self,
         command: &'static str,
         chosen: &Chosen,
+        fit: Option<Fit>,
         json: bool,
         context: &Context,
     ) {
-        let report = self.report(command, chosen);
+        let report = self.report(command, chosen, fit);
         if json {
             context.printer.json(&report);
         } else {
@@ -102,7 +104,19 @@ impl Planned {
         }
     }
 
-    fn report(&self, command: &'static str, chosen: &Chosen) -> PlanReport {
+    /// Whether processes fit on the host, where that was asked.
+    fn fit(&self, args: &FitArgs) -> Result<Option<Fit>, Error> {
+        let mut fitting = Fitting::new(args)?;
+        for component in &self.prepared.inventory().components {
+            for tensor in &component.tensors {
+                let names = tensor.names.iter().map(String::as_str);
+                fitting.count(names, tensor.dtype, &tensor.shape);
+            }
+        }
+        fitting.answer()
+    }
+
+    fn report(&self, command: &'static str, chosen: &Chosen, fit: Option<Fit>) -> PlanReport {
         let prepared = &self.prepared;
         let (plan, description) = (prepared.plan(), prepared.description());
         let inventory = &prepared.inventory().components;
@@ -180,6 +194,7 @@ impl Planned {
             sharing: Sharing::of(&extents, plan.ranks(), bytes),
             extents,
             rules,
+            fit,
             warnings: self.warnings.clone(),
             tensors: chosen.any().then_some(tensors),
         }

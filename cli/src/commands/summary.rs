@@ -6,12 +6,16 @@ use wpack_format::{DType, MeshAxis, ResolvedRule, Role};
 use super::glob::Chosen;
 pub(super) use crate::report::elements;
 use crate::report::{
-    Axis, CheckpointComponent, CheckpointReport, CheckpointTensor, File, Rule, SCHEMA,
+    Axis, CheckpointComponent, CheckpointReport, CheckpointTensor, File, Fit, Rule, SCHEMA,
     SkippedValue, Source, Tally, WarningText,
 };
 
 /// What a checkpoint's headers say.
-pub(super) fn checkpoint(checkpoint: &Checkpoint, chosen: &Chosen) -> CheckpointReport {
+pub(super) fn checkpoint(
+    checkpoint: &Checkpoint,
+    chosen: &Chosen,
+    fit: Option<Fit>,
+) -> CheckpointReport {
     let mut tensors = Vec::new();
     for component in &checkpoint.components {
         for tensor in &component.tensors {
@@ -35,6 +39,7 @@ pub(super) fn checkpoint(checkpoint: &Checkpoint, chosen: &Chosen) -> Checkpoint
         kind: "checkpoint",
         sources: sources(checkpoint),
         components: checkpoint.components.iter().map(model).collect(),
+        fit,
         warnings: warnings(&checkpoint.warnings),
         tensors: chosen.any().then_some(tensors),
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{File, Source, Tally, WarningText};
+use super::{File, Fit, Source, Tally, WarningText};
 
 /// `wpack inspect CHECKPOINT`.
 #[derive(Clone, Debug, Serialize)]
@@ -19,6 +19,9 @@ pub struct CheckpointReport {
     pub sources: Vec<Source>,
     /// Models.
     pub components: Vec<CheckpointComponent>,
+    /// Whether processes fit on the host, where asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fit: Option<Fit>,
     /// Things noticed.
     pub warnings: Vec<WarningText>,
     /// Tensors, where asked for.

@@ -6,8 +6,10 @@ mod common;
 mod convert;
 mod error;
 mod export;
+mod fit;
 mod pack;
 mod plan;
+mod register;
 mod verify;
 
 pub use checkpoint::{CheckpointComponent, CheckpointReport, CheckpointTensor, SkippedValue};
@@ -18,8 +20,10 @@ pub use common::{
 pub use convert::{ConvertReport, Output};
 pub use error::{ErrorBody, ErrorReport};
 pub use export::{ExportReport, ExportedFile};
+pub use fit::{Fit, FitMode, Need, Weights};
 pub use pack::{Component, PackReport, PackTensor, RankDetail, RankSlice};
 pub use plan::{PlanComponent, PlanReport, PlanTensor};
+pub use register::{RegisterReport, RegisteredPack};
 pub use verify::{Against, Damage, Difference, TensorRef, VerifyReport};
 
 /// Version of the JSON that the commands print. It grows when a field changes its meaning or goes;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Axis, Extent, File, Rule, Sharing, Source, Tally, Transform};
+use super::{Axis, Extent, File, Fit, Rule, Sharing, Source, Tally, Transform};
 
 /// `wpack inspect PACK`.
 #[derive(Clone, Debug, Serialize)]
@@ -51,6 +51,9 @@ pub struct PackReport {
     pub files: Vec<File>,
     /// Free text of the pack's maker.
     pub metadata: BTreeMap<String, String>,
+    /// Whether processes fit on the host, where asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fit: Option<Fit>,
     /// One rank, where asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<RankDetail>,

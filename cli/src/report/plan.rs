@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 
-use super::{Axis, CheckpointComponent, Extent, Rule, Sharing, Source, Transform, WarningText};
+use super::{
+    Axis, CheckpointComponent, Extent, Fit, Rule, Sharing, Source, Transform, WarningText,
+};
 
 /// `wpack plan`, and `wpack convert --dry-run`.
 #[derive(Clone, Debug, Serialize)]
@@ -31,6 +33,9 @@ pub struct PlanReport {
     pub sharing: Sharing,
     /// What decided the placements.
     pub rules: Vec<Rule>,
+    /// Whether processes fit on the host, where asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fit: Option<Fit>,
     /// Things noticed.
     pub warnings: Vec<WarningText>,
     /// Tensors, where asked for.

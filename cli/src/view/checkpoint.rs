@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use super::{
-    dtypes, files, heading, shape, sources,
+    dtypes, files,
+    fit::fit,
+    heading, shape, sources,
     table::{Align::Left, Align::Right, Table},
 };
 use crate::{
@@ -65,6 +67,9 @@ pub(crate) fn checkpoint(report: &CheckpointReport) -> String {
                 plural(component.tally.ties, "further name")
             );
         }
+    }
+    if let Some(answer) = &report.fit {
+        fit(&mut out, answer);
     }
     sources(&mut out, &report.sources);
     let carried = report.components.iter();

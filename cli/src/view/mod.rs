@@ -1,6 +1,7 @@
 //! Reports for people.
 
 mod checkpoint;
+mod fit;
 mod pack;
 mod plan;
 mod table;

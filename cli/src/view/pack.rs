@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use super::{
-    dtypes, extents, files, heading, layout, mesh, parameters, rules, shape, sharing, sources,
+    dtypes, extents, files,
+    fit::fit,
+    heading, layout, mesh, parameters, rules, shape, sharing, sources,
     table::{Align::Left, Align::Right, Table},
 };
 use crate::{
@@ -41,6 +43,9 @@ pub(crate) fn pack(report: &PackReport) -> String {
     components(&mut out, report);
     extents(&mut out, &report.extents);
     sharing(&mut out, &report.sharing, report.ranks);
+    if let Some(answer) = &report.fit {
+        fit(&mut out, answer);
+    }
     rules(&mut out, &report.rules);
     sources(&mut out, &report.sources);
     files(&mut out, report.files.iter().map(|file| (None, file)));

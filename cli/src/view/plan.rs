@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use super::{
     checkpoint::skipped,
-    dtypes, extents, files, heading, layout, parameters, rules, shape, sharing, sources,
+    dtypes, extents, files,
+    fit::fit,
+    heading, layout, parameters, rules, shape, sharing, sources,
     table::{Align::Left, Align::Right, Table},
 };
 use crate::{
@@ -74,6 +76,9 @@ pub(crate) fn plan(report: &PlanReport) -> String {
     rules(&mut out, &report.rules);
     extents(&mut out, &report.extents);
     sharing(&mut out, &report.sharing, report.ranks);
+    if let Some(answer) = &report.fit {
+        fit(&mut out, answer);
+    }
     sources(&mut out, &report.sources);
     let models = || report.components.iter().map(|component| &component.model);
     files(

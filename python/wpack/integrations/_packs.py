@@ -250,12 +250,17 @@ def _from_user() -> dict[str, str | None]:
     except (OSError, ValueError) as error:
         raise RegistryError(f"{path}: {error}", hint="repair or remove it; `wpack register` writes a new one") from error
     packs = values.get("packs") if isinstance(values, dict) else None
-    if not isinstance(packs, list) or not all(isinstance(pack, str) for pack in packs):
-        raise RegistryError(
-            f'{path}: expected {{"packs": ["/path/of.wpack", ...]}}, found something else',
-            hint="repair or remove it; `wpack register` writes a new one",
-        )
-    return {os.path.abspath(pack): None for pack in packs}
+    found: dict[str, str | None] = {}
+    for entry in packs if isinstance(packs, list) else [None]:
+        place = entry.get("path") if isinstance(entry, dict) else None
+        model_id = entry.get("model_id") if isinstance(entry, dict) else None
+        if not isinstance(place, str) or not (model_id is None or isinstance(model_id, str)):
+            raise RegistryError(
+                f'{path}: expected {{"packs": [{{"path": "/path/of.wpack"}}, ...]}}, found something else',
+                hint="repair or remove it; `wpack register` writes a new one",
+            )
+        found[os.path.abspath(place)] = model_id
+    return found
 
 
 def _sha256(path: str) -> str:

@@ -46,6 +46,10 @@ pub(super) fn all() -> Vec<Error> {
             path: "model.wpack".into(),
             source: refused(),
         },
+        Error::Registry {
+            path: "packs.json".into(),
+            source: serde_json::from_str::<u8>("x").unwrap_err(),
+        },
         Error::Output(refused()),
         Error::Signals(refused()),
         Error::Internal {
