@@ -24,27 +24,25 @@ class Devices:
         self.count = count
         self.current = 0
         self.initialised = False
-        #: (library, device as asked for, index it means, bytes) in order.
-        self.asked: list[tuple[str, str, int, int]] = []
+        #: (library, device as asked for, index it means) in order.
+        self.asked: list[tuple[str, str, int]] = []
+        #: Bytes that would be put on each device.
+        self.bytes: dict[int, int] = {}
         #: Indices given to ``set_device``.
         self.set: list[int] = []
+        # Where a tensor already is, by address; tensors are kept so that no address comes twice.
+        self._placed: dict[int, int] = {}
+        self._kept: list[torch.Tensor] = []
 
     def indices(self) -> set[int]:
         """Every index that something was asked to be on."""
-        return {index for _, _, index, _ in self.asked}
+        return {index for _, _, index in self.asked}
 
     def by_library(self) -> dict[str, set[int]]:
         """The same by library."""
         found: dict[str, set[int]] = {}
-        for library, _, index, _ in self.asked:
+        for library, _, index in self.asked:
             found.setdefault(library, set()).add(index)
-        return found
-
-    def bytes_by_index(self) -> dict[int, int]:
-        """Bytes that would be on each device."""
-        found: dict[int, int] = {}
-        for _, _, index, size in self.asked:
-            found[index] = found.get(index, 0) + size
         return found
 
     def set_device(self, device: Any) -> None:
@@ -55,19 +53,29 @@ class Devices:
         self.initialised, self.current = True, index
         self.set.append(index)
 
-    def note(self, library: str, device: Any, size: int = 0) -> bool:
-        """Notes a request; true if it was for one of these devices."""
+    def place(self, tensor: torch.Tensor, index: int) -> None:
+        """Counts a tensor that is now on a device; one that is there already costs nothing."""
+        if tensor.is_meta or self._placed.get(tensor.data_ptr()) == index:
+            return
+        self._placed[tensor.data_ptr()] = index
+        self._kept.append(tensor)
+        self.bytes[index] = self.bytes.get(index, 0) + tensor.numel() * tensor.element_size()
+
+    def note(self, library: str, device: Any) -> int | None:
+        """Notes a request for one of these devices; the index that it means."""
         if not isinstance(device, (str, torch.device)):
-            return False
+            return None
         try:
             found = torch.device(device)
         except RuntimeError:
-            return False
+            return None
         if found.type != self.kind:
-            return False
-        bare = self.current if library == "torch" else 0
-        self.asked.append((library, str(device), bare if found.index is None else found.index, size))
-        return True
+            return None
+        index = found.index
+        if index is None:
+            index = self.current if library == "torch" else 0
+        self.asked.append((library, str(device), index))
+        return index
 
 
 class _ToCpu(TorchFunctionMode):
@@ -81,23 +89,37 @@ class _ToCpu(TorchFunctionMode):
         if function is torch.device:
             # A name is no request.
             return function(*args, **(kwargs or {}))
-        size = sum(x.numel() * x.element_size() for x in args[:1] if isinstance(x, torch.Tensor) and not x.is_meta)
-        moved = False
+        asked: list[int] = []
 
         def place(value: Any) -> Any:
-            nonlocal moved
-            if self.devices.note("torch", value, size):
-                moved = True
-                return torch.device("cpu")
-            return value
+            index = self.devices.note("torch", value)
+            if index is None:
+                return value
+            asked.append(index)
+            return torch.device("cpu")
 
         args = tuple(place(value) for value in args)
         kwargs = {key: place(value) for key, value in (kwargs or {}).items()}
         result = function(*args, **kwargs)
-        if moved and not size and isinstance(result, torch.Tensor):
-            library, device, index, _ = self.devices.asked[-1]
-            self.devices.asked[-1] = library, device, index, result.numel() * result.element_size()
+        if asked and isinstance(result, torch.Tensor):
+            self.devices.place(result, asked[0])
         return result
+
+
+class _Opened:
+    """A safetensors file whose tensors count as being on a device."""
+
+    def __init__(self, opened: Any, devices: Devices, index: int) -> None:
+        self._opened, self._devices, self._index = opened, devices, index
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._opened, name)
+
+    def get_tensor(self, name: str) -> torch.Tensor:
+        """One tensor."""
+        tensor = self._opened.get_tensor(name)
+        self._devices.place(tensor, self._index)
+        return tensor  # type: ignore[no-any-return]
 
 
 @contextmanager
@@ -118,9 +140,11 @@ def recorded(count: int, kind: str = "cuda") -> Iterator[Devices]:
     original_load = torch.load
 
     def load(path: Any, map_location: Any = None, **options: Any) -> Any:
-        loaded = original_load(path, map_location="cpu", **options)
-        size = sum(value.numel() * value.element_size() for value in loaded.values() if isinstance(value, torch.Tensor))
-        devices.note("torch", map_location, size)
+        index = devices.note("torch", map_location)
+        loaded = original_load(path, map_location=map_location if index is None else "cpu", **options)
+        if index is not None:
+            for value in loaded.values():
+                devices.place(value, index)
         return loaded
 
     with ExitStack() as stack:
@@ -135,14 +159,8 @@ def recorded(count: int, kind: str = "cuda") -> Iterator[Devices]:
 
 def _opener(original: Any, devices: Devices) -> Any:
     def safe_open(path: Any, framework: str = "pt", device: Any = "cpu", **options: Any) -> Any:
-        asked = devices.note("safetensors", device, _tensor_bytes(path))
-        return original(path, framework=framework, device="cpu" if asked else device, **options)
+        index = devices.note("safetensors", device)
+        opened = original(path, framework=framework, device=device if index is None else "cpu", **options)
+        return opened if index is None else _Opened(opened, devices, index)
 
     return safe_open
-
-
-def _tensor_bytes(path: Any) -> int:
-    with open(path, "rb") as file:
-        header = int.from_bytes(file.read(8), "little")
-        file.seek(0, 2)
-        return file.tell() - header - 8

@@ -69,9 +69,13 @@ def computed_bytes(model: torch.nn.Module) -> int:
 def deepspeed_without_gpu() -> None:
     """accelerate starts DeepSpeed on accelerators alone; this gives it gloo and the CPU.
 
-    Nothing else is changed: the engine, its optimizers and its broadcast are DeepSpeed's.
+    Nothing else is changed: the engine, its optimizers and its broadcast are DeepSpeed's. Its shared-memory
+    collectives, which a compiler is needed for, are left out.
     """
+    import importlib
+
     from accelerate import state
     from accelerate.utils import DistributedType
 
+    importlib.import_module("deepspeed.comm.torch").build_shm_op = lambda: None  # type: ignore[attr-defined]
     state.PartialState._prepare_backend = lambda self, *args, **more: ("gloo", DistributedType.NO)  # type: ignore[method-assign]

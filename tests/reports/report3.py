@@ -68,29 +68,36 @@ def common_glob(paths: list[Path]) -> str:
 
 def train(model: str, stage: str, folder: Path, adapter: list[str] | None) -> runs.Run:
     """One run; the command line is the same with and without the adapter."""
-    script, models, targets = MODELS[model]
+    script, _, targets = MODELS[model]
     name = f"{stage}-{'stock' if adapter is None else 'wpack'}"
     print(f"{model} {name} ...", file=sys.stderr, flush=True)
-    published = [small_models.PUBLISHED[each] for each in models]
-    origins = ",".join(f"{model_id}:{file.format('*')}" for model_id, file, _ in published)
-    arguments = ["--model_id_with_origin_paths", origins, "--dataset_base_path", str(folder / "data")]
-    arguments += ["--dataset_metadata_path", str(folder / "data/metadata.jsonl"), "--data_file_keys", "image"]
-    arguments += ["--height", "32", "--width", "32", "--lora_base_model", "dit", "--lora_target_modules", targets]
-    arguments += ["--lora_rank", "4", "--output_path", str(folder / name / "saved"), "--initialize_model_on_cpu"]
+    values = arguments(model, folder, folder / name / "saved")
+    values += ["--lora_base_model", "dit", "--lora_target_modules", targets, "--lora_rank", "4"]
     return runs.run(
         name,
         script,
-        arguments,
+        values,
         folder,
         processes=RANKS,
         adapter=adapter,
         deepspeed=STAGES[stage],
-        environment={
-            "SMALL_MODELS": str(folder),
-            "DIFFSYNTH_MODEL_BASE_PATH": str(folder),
-            "DIFFSYNTH_SKIP_DOWNLOAD": "True",
-        },
+        environment=environment(folder),
     )
+
+
+def arguments(model: str, folder: Path, saved: Path) -> list[str]:
+    """Models by id and file name, as in DiffSynth-Studio's own examples, and the data."""
+    published = [small_models.PUBLISHED[each] for each in MODELS[model][1]]
+    origins = ",".join(f"{model_id}:{file.format('*')}" for model_id, file, _ in published)
+    values = ["--model_id_with_origin_paths", origins, "--dataset_base_path", str(folder / "data")]
+    values += ["--dataset_metadata_path", str(folder / "data/metadata.jsonl"), "--data_file_keys", "image"]
+    return [*values, "--height", "32", "--width", "32", "--output_path", str(saved), "--initialize_model_on_cpu"]
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Where the models are, and that none is to be downloaded."""
+    values = {"SMALL_MODELS": str(folder), "DIFFSYNTH_MODEL_BASE_PATH": str(folder)}
+    return values | {"DIFFSYNTH_SKIP_DOWNLOAD": "True"}
 
 
 def row(model: str, stage: str, run: runs.Run) -> list[object]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+import traceback
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -83,6 +86,70 @@ def run(
         lines = (figures / f"{rank}.jsonl").read_text(encoding="utf-8").splitlines()
         ranks.append([json.loads(line) for line in lines])
     return Run(name, done.stdout + done.stderr, ranks)
+
+
+def run_each(
+    name: str, script: str, arguments: Sequence[str], folder: Path, places: Sequence[tuple[int, int]], per_node: int
+) -> tuple[list[list[dict[str, Any]]], str]:
+    """Starts a script that forks one process for each (rank, rank on its node), as :func:`fork` does; their
+    figures and what they wrote.
+
+    Processes that fail are no error here: what stock does may be what is reported.
+    """
+    figures = folder / name
+    shutil.rmtree(figures, ignore_errors=True)
+    figures.mkdir(parents=True)
+    values = os.environ | {"OMP_NUM_THREADS": "1", "MEASURE_OUT": str(figures), "CUDA_VISIBLE_DEVICES": ""}
+    values |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_port()), "WORLD_SIZE": str(len(places))}
+    values |= {"LOCAL_WORLD_SIZE": str(per_node), "SMALL_MODELS": str(folder), "DS_ACCELERATOR": "cpu"}
+    values |= {"DIFFSYNTH_MODEL_BASE_PATH": str(folder), "DIFFSYNTH_SKIP_DOWNLOAD": "True"}
+    command = [sys.executable, str(HERE / script), *arguments, "--places", json.dumps(places)]
+    subprocess.run(command, env=values, cwd=folder, check=False, timeout=900)
+    rows = []
+    for rank, _ in places:
+        path = figures / f"{rank}.jsonl"
+        rows.append([json.loads(line) for line in path.read_text().splitlines()] if path.exists() else [])
+    return rows, "".join((figures / f"{rank}.txt").read_text() for rank, _ in places)
+
+
+def fork(places: Sequence[tuple[int, int]], body: Callable[[], None]) -> None:
+    """Runs ``body`` in a process for each place, forked from this one, so that imports are paid for once.
+
+    Output goes to files by rank. Where one process fails the others, which wait for it, are ended.
+    """
+    running = {}
+    for rank, local in places:
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(local)}
+                output = os.open(Path(os.environ["MEASURE_OUT"], f"{rank}.txt"), os.O_WRONLY | os.O_CREAT)
+                os.dup2(output, 1)
+                os.dup2(output, 2)
+                body()
+                status = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(status)
+        running[child] = rank
+    while running:
+        child, status = os.wait()
+        running.pop(child)
+        if status:
+            time.sleep(3)
+            for other in running:
+                os.kill(other, signal.SIGKILL)
+
+
+def drop_from_cache(path: Path) -> None:
+    """Forgets a file's pages, so that what is read next comes from storage."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _training(deepspeed: str | None, figures: Path) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ class PackFile:
         self._names = dict(pack.source_names(component))
         self._shard = pack.shard(rank=0, world_size=1, layout="replicate", component=component)
         self._told = False
+        self._fetched = False
 
     def keys(self) -> list[str]:
         """Names in the checkpoint files."""
@@ -43,6 +45,7 @@ class PackFile:
             return self._shard.get_tensor(ours)
         import torch
 
+        self._read_once()
         like = self._shard.get_tensor(ours)
         out = {ours: torch.empty(like.shape, dtype=like.dtype, device=self.device)}
         return self._shard.state_dict(self.device, out=out, progress=False)[ours]
@@ -61,6 +64,17 @@ class PackFile:
             )
         return tensor.to(dtype)
 
+    def _read_once(self) -> None:
+        """Before the first copy to a device, one of the processes of this node reads the file and the others
+        wait for it: each byte comes from storage once. Not where it would not stay in memory."""
+        if self._fetched:
+            return
+        self._fetched = True
+        if int(os.environ.get("LOCAL_WORLD_SIZE", os.environ.get("WORLD_SIZE", "1"))) < 2:
+            return
+        if self._shard.explain().mapped_bytes < _available() // 2:
+            self._shard.prefetch(node=True, progress=False)
+
     def get_slice(self, name: str) -> object:
         """The tensor's shape and parts on demand."""
         return self._shard.get_slice(self._names[name])
@@ -74,3 +88,15 @@ class PackFile:
 
     def __exit__(self, *error: object) -> None:
         """Tensors live on: they hold the mapping themselves."""
+
+
+def _available() -> int:
+    """Bytes of memory that the machine has to give; 0 where it does not say."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0

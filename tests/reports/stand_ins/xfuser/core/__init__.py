@@ -1,0 +1,1 @@
+"""Parts of xfuser that DiffSynth-Studio imports."""
