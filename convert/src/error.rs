@@ -193,6 +193,19 @@ pub enum Error {
     #[error("interrupted")]
     Interrupted,
 
+    /// Tensors cannot be put together or made longer as the plan file says.
+    #[error("component `{component}`, {what} `{pattern}`: {why}")]
+    Join {
+        /// The component.
+        component: String,
+        /// `merge` or `pad`.
+        what: &'static str,
+        /// The pattern.
+        pattern: String,
+        /// What is wrong.
+        why: String,
+    },
+
     /// A plan that does not fit its own tensors: a fault of this program.
     #[error("plan of component `{component}`, tensor {tensor}: {why}")]
     Inconsistent {
@@ -232,6 +245,7 @@ impl Error {
             Self::NoSpace { .. } => "no-space",
             Self::Io { .. } => "target-io",
             Self::Interrupted => "interrupted",
+            Self::Join { .. } => "join",
             Self::Inconsistent { .. } => "inconsistent-plan",
         }
     }
@@ -286,6 +300,10 @@ impl Error {
                  or write elsewhere; see: df -h {}",
                 crate::sink::folder_of(path).display()
             )),
+            Self::Join { .. } => Some(
+                "`wpack plan --tensors` lists names and shapes; docs/plan.md says how tensors are put together"
+                    .into(),
+            ),
             Self::CastUnsupported { .. }
             | Self::CastLength { .. }
             | Self::TooLarge { .. }

@@ -5,6 +5,8 @@ pub mod cast;
 mod convert;
 mod error;
 mod gather;
+mod join;
+mod joined;
 mod model;
 mod names;
 mod options;

@@ -8,10 +8,12 @@ use std::{
 
 use wpack_checkpoint::{Bytes, Checkpoint, SmallFile, SourceFile, Warning};
 use wpack_format::{DType, TensorName, Transform};
+use wpack_plan::TransformText;
 
 use crate::{
     Error, Options, TransformOptions,
     gather::Tensors,
+    join::{self, Loose},
     names::{Renamer, Used},
 };
 
@@ -43,8 +45,8 @@ pub(crate) struct ModelTensor {
     pub(crate) source_dtype: DType,
     pub(crate) shape: Vec<u64>,
     pub(crate) stored_shape: Vec<u64>,
-    /// Index into [`Model::sources`].
-    pub(crate) source: u32,
+    /// Index into [`Model::sources`]; none if it is made of several.
+    pub(crate) source: Option<u32>,
     pub(crate) bytes: Arc<dyn Bytes>,
 }
 
@@ -206,10 +208,28 @@ fn build(
         metadata: component.metadata.clone(),
         files: component.files.clone(),
     };
-    let mut kept_as_they_are: BTreeMap<DType, (u64, String)> = BTreeMap::new();
+    let mut loose = Vec::with_capacity(component.tensors.len());
     for tensor in &component.tensors {
         let names = renamer.names(&component.name, &tensor.names)?;
-        let Some(first) = names.first() else { continue };
+        if !names.is_empty() {
+            loose.push(Loose {
+                names,
+                dtype: tensor.dtype,
+                shape: tensor.shape.clone(),
+                stored_shape: tensor.stored_shape.clone(),
+                source: Some(sources.number(tensor.source)?),
+                bytes: Arc::clone(&tensor.bytes),
+            });
+        }
+    }
+    renamer.report(used);
+    let mut loose = join::merge(&component.name, loose, &options.merge, used)?;
+    join::pad(&component.name, &mut loose, &options.pad, used)?;
+    let mut kept_as_they_are: BTreeMap<DType, (u64, String)> = BTreeMap::new();
+    for tensor in loose {
+        let Some(first) = tensor.names.first() else {
+            continue;
+        };
         let mut dtype = tensor.dtype;
         match options.dtype {
             Some(target) if is_cast(tensor.dtype) => dtype = target,
@@ -223,18 +243,17 @@ fn build(
         built.tensors.push(ModelTensor {
             dtype,
             source_dtype: tensor.dtype,
-            shape: tensor.shape.clone(),
             stored_shape: if cast {
                 tensor.shape.clone()
             } else {
-                tensor.stored_shape.clone()
+                tensor.stored_shape
             },
-            source: sources.number(tensor.source)?,
-            bytes: Arc::clone(&tensor.bytes),
-            names,
+            shape: tensor.shape,
+            source: tensor.source,
+            bytes: tensor.bytes,
+            names: tensor.names,
         });
     }
-    renamer.report(used);
     check_collisions(&built)?;
     for (dtype, (count, example)) in kept_as_they_are {
         warnings.push(Warning {
@@ -271,8 +290,16 @@ fn transform(root: &str, options: &TransformOptions) -> Transform {
     }
 }
 
-/// What a stored transform asks for: the way back from [`transform`], without the root.
-pub(crate) fn options_of(transform: &Transform) -> Result<TransformOptions, Error> {
+/// What a stored transform asks for: the way back from [`transform`], without the root. What it does not
+/// keep is in the plan file.
+pub(crate) fn options_of(
+    transform: &Transform,
+    file: Option<&TransformText>,
+) -> Result<TransformOptions, Error> {
+    let (merge, pad) = match file {
+        Some(file) => (file.merge.clone(), file.pad.clone()),
+        None => Default::default(),
+    };
     let dtype = transform
         .dtype
         .as_deref()
@@ -284,6 +311,8 @@ pub(crate) fn options_of(transform: &Transform) -> Result<TransformOptions, Erro
         strip_prefix: transform.strip_prefix.clone(),
         add_prefix: Some(transform.add_prefix.clone()),
         rename: transform.rename.clone(),
+        merge,
+        pad,
         dtype,
     })
 }

@@ -18,7 +18,7 @@ pub(crate) struct Used {
 }
 
 impl Used {
-    fn note(&mut self, option: &'static str, pattern: &str, matched: bool) {
+    pub(crate) fn note(&mut self, option: &'static str, pattern: &str, matched: bool) {
         match self.patterns.get_mut(&(option, pattern.to_owned())) {
             Some(used) => *used |= matched,
             None => {
@@ -190,11 +190,15 @@ fn globs(option: &'static str, texts: &[String]) -> Result<Vec<Counted<GlobMatch
 }
 
 fn bad_pattern(option: &'static str, pattern: &str, why: &str) -> Error {
-    // The regex crate draws the place of the fault over several lines; the last one says what it is.
-    let why = why.lines().last().unwrap_or(why).trim();
     Error::Pattern {
         option,
         pattern: pattern.to_owned(),
-        why: why.strip_prefix("error: ").unwrap_or(why).to_owned(),
+        why: last_line(why),
     }
+}
+
+/// The regex crate draws the place of a fault over several lines; the last one says what it is.
+pub(crate) fn last_line(why: &str) -> String {
+    let why = why.lines().last().unwrap_or(why).trim();
+    why.strip_prefix("error: ").unwrap_or(why).to_owned()
 }

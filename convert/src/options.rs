@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use wpack_format::DType;
-use wpack_plan::Request;
+use wpack_plan::{MergeText, PadText, PlanFile, Request, TransformText};
 
 use crate::Error;
 
@@ -46,6 +46,33 @@ pub struct Options {
     pub hash_sources: bool,
     /// Free text for the pack.
     pub metadata: BTreeMap<String, String>,
+    /// The plan file that all of this says the same as; the pack keeps it, with the mesh in full.
+    pub plan: Option<PlanFile>,
+}
+
+impl Options {
+    /// What a plan file asks for.
+    pub fn of_plan(file: &PlanFile) -> Result<Self, Error> {
+        let own = file.component.iter().filter_map(|(name, section)| {
+            let transform = section.transform.as_ref()?;
+            Some((name, transform))
+        });
+        Ok(Self {
+            components: file.take.clone(),
+            transform: match &file.all.transform {
+                Some(transform) => TransformOptions::of_text(transform)?,
+                None => TransformOptions::default(),
+            },
+            component_transforms: own
+                .map(|(name, text)| Ok((name.clone(), TransformOptions::of_text(text)?)))
+                .collect::<Result<_, Error>>()?,
+            request: file.request()?,
+            align: file.align,
+            hash_sources: file.hash_sources,
+            metadata: BTreeMap::new(),
+            plan: Some(file.clone()),
+        })
+    }
 }
 
 /// What happens to a component's names and values before any cut; in this order.
@@ -61,11 +88,28 @@ pub struct TransformOptions {
     pub add_prefix: Option<String>,
     /// Regular expressions and replacements (`$1`, `${name}`): each in turn replaces all its matches.
     pub rename: Vec<(String, String)>,
+    /// Tensors put together, under their names in the pack.
+    pub merge: Vec<MergeText>,
+    /// Tensors made longer.
+    pub pad: Vec<PadText>,
     /// Element type that floating tensors are cast to.
     pub dtype: Option<DType>,
 }
 
 impl TransformOptions {
+    fn of_text(text: &TransformText) -> Result<Self, Error> {
+        Ok(Self {
+            include: text.include.clone(),
+            exclude: text.exclude.clone(),
+            strip_prefix: text.strip_prefix.clone(),
+            add_prefix: text.add_prefix.clone(),
+            rename: text.rename.clone(),
+            merge: text.merge.clone(),
+            pad: text.pad.clone(),
+            dtype: text.dtype.as_deref().map(parse_dtype).transpose()?,
+        })
+    }
+
     /// These, with what `over` sets in their place.
     #[must_use]
     pub fn overridden(&self, over: &Self) -> Self {
@@ -82,6 +126,8 @@ impl TransformOptions {
             strip_prefix: pick(&self.strip_prefix, &over.strip_prefix),
             add_prefix: over.add_prefix.clone().or_else(|| self.add_prefix.clone()),
             rename: pick(&self.rename, &over.rename),
+            merge: pick(&self.merge, &over.merge),
+            pad: pick(&self.pad, &over.pad),
             dtype: over.dtype.or(self.dtype),
         }
     }

@@ -41,9 +41,20 @@ impl Prepared {
         if let Some(align) = options.align {
             check_align(align)?;
         }
+        let known: Vec<String> = checkpoint
+            .components
+            .iter()
+            .map(|component| component.name.clone())
+            .collect();
         let model = Model::new(checkpoint, options)?;
         let inventory = inventory(&model);
-        let plan = wpack_plan::plan(&inventory, &options.request)?;
+        // What a plan says of components that are there and not taken is left unsaid.
+        let mut request = options.request.clone();
+        let taken = |name: &String| model.components.iter().any(|taken| taken.name == *name);
+        let spoken = |name: &String| taken(name) || !known.contains(name);
+        request.component_layouts.retain(|name, _| spoken(name));
+        request.options.components.retain(|name, _| spoken(name));
+        let plan = wpack_plan::plan(&inventory, &request)?;
         let tensor_tables = tensor_tables(&model, &plan)?;
         let total = plan
             .extents()
@@ -187,7 +198,7 @@ fn pack_tensor(
         stored_shape: tensor.stored_shape.clone(),
         role: decision.role,
         rule: decision.rule,
-        source: Some(tensor.source),
+        source: tensor.source,
     })
 }
 
@@ -272,6 +283,8 @@ fn describe(model: &Model, plan: &Plan, options: &Options) -> Result<Description
     });
     let mut resolved = plan.resolved().clone();
     resolved.align = options.align;
+    let file = options.plan.as_ref().map(|file| file.resolved(plan.mesh()));
+    resolved.file = file.map(|file| file.canonical()).transpose()?;
     let components = model
         .components
         .iter()

@@ -7,6 +7,7 @@ use wpack_format::{Role, SliceKind};
 use crate::index::{index, index32};
 use crate::mesh::{Axes, Mesh};
 use crate::options::{Options, Order};
+use crate::paths::Patterns;
 use crate::placement::Placement;
 use crate::roles::Verdict;
 use crate::stream::Stream;
@@ -38,6 +39,17 @@ pub(crate) struct Draft<'a> {
     placed: Placed,
 }
 
+/// A parameter and its place in the order of the model.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Member<'a> {
+    place: usize,
+    pub(crate) index: u32,
+    pub(crate) tensor: &'a TensorSpec,
+}
+
+/// A pattern of a plan file, where it stands, and whether a tensor fell under it.
+pub(crate) type Noted = (&'static str, String, bool);
+
 /// Where every tensor of a component lies.
 #[derive(Clone, Debug)]
 pub(crate) struct Placed {
@@ -49,6 +61,8 @@ pub(crate) struct Placed {
     pub(crate) master_of: Vec<Option<u32>>,
     /// Flat groups.
     pub(crate) streams: Vec<Group>,
+    /// Patterns that were looked at.
+    pub(crate) noted: Vec<Noted>,
 }
 
 /// A flat group and its place.
@@ -68,6 +82,7 @@ impl Placed {
             list_of: vec![0; tensors],
             master_of: vec![None; tensors],
             streams: Vec::new(),
+            noted: Vec::new(),
         }
     }
 }
@@ -116,6 +131,36 @@ impl<'a> Draft<'a> {
         })
     }
 
+    /// Whether a tensor may be cut.
+    pub(crate) fn is_parameter(&self, tensor: u32) -> bool {
+        self.verdict(tensor)
+            .is_some_and(|verdict| verdict.role == Role::Parameter)
+    }
+
+    /// Whether somebody asked to keep a tensor whole.
+    pub(crate) fn is_kept(&self, tensor: u32) -> bool {
+        self.verdict(tensor).is_some_and(|verdict| verdict.kept)
+    }
+
+    fn verdict(&self, tensor: u32) -> Option<&'a Verdict> {
+        self.verdicts.get(index(tensor))
+    }
+
+    /// Remembers which patterns of a plan file were of use.
+    pub(crate) fn note(&mut self, option: &'static str, patterns: &Patterns) {
+        self.note_all(option, patterns.used());
+    }
+
+    /// The same of patterns that are looked at in another way.
+    pub(crate) fn note_all<'p>(
+        &mut self,
+        option: &'static str,
+        patterns: impl Iterator<Item = (&'p str, bool)>,
+    ) {
+        let patterns = patterns.map(|(text, used)| (option, text.to_owned(), used));
+        self.placed.noted.extend(patterns);
+    }
+
     /// The ranks along axes.
     pub(crate) fn size(&self, axes: &Axes) -> u64 {
         axes.size(self.mesh)
@@ -158,7 +203,39 @@ impl<'a> Draft<'a> {
         if found.is_empty() {
             return Err(self.axis_missing(layout, wanted));
         }
-        for &at in &found {
+        self.take(&found)?;
+        Ok(Axes::new(found))
+    }
+
+    /// Takes the axes of these names, all of which the mesh must have.
+    pub(crate) fn take_named<'n>(
+        &mut self,
+        layout: &str,
+        names: impl Iterator<Item = &'n String>,
+    ) -> Result<(), Error> {
+        let mut found = Vec::new();
+        for name in names {
+            let at = self.mesh.axis(name);
+            let at = at.ok_or_else(|| self.axis_missing(layout, &[name]))?;
+            if !found.contains(&at) {
+                found.push(at);
+            }
+        }
+        self.take(&found)
+    }
+
+    /// The axes of these names, in this order.
+    pub(crate) fn named(&self, names: &[String]) -> Axes {
+        Axes::new(
+            names
+                .iter()
+                .filter_map(|name| self.mesh.axis(name))
+                .collect(),
+        )
+    }
+
+    fn take(&mut self, found: &[usize]) -> Result<(), Error> {
+        for &at in found {
             if let Some(taken) = self.taken.get_mut(at)
                 && std::mem::replace(taken, true)
             {
@@ -174,7 +251,7 @@ impl<'a> Draft<'a> {
                 });
             }
         }
-        Ok(Axes::new(found))
+        Ok(())
     }
 
     /// Adds a step to a tensor.
@@ -242,35 +319,72 @@ impl<'a> Draft<'a> {
     }
 
     /// The tensors that may be cut, in the order in which the model registers them.
-    pub(crate) fn ordered(&self) -> Result<Vec<(u32, &'a TensorSpec)>, Error> {
-        let unknown = |tensor: Option<&TensorSpec>| Error::OrderUnknown {
+    pub(crate) fn ordered(&self) -> Result<Vec<Member<'a>>, Error> {
+        let mut members: Vec<Member<'a>> = match &self.options.order {
+            Order::Unknown => return Err(self.order_unknown(None)),
+            Order::Checkpoint => {
+                let parameters = self.parameters().enumerate();
+                parameters
+                    .map(|(place, (index, tensor))| Member {
+                        place,
+                        index,
+                        tensor,
+                    })
+                    .collect()
+            }
+            Order::Names(names) => {
+                // A name that stands in full goes before a glob.
+                let mut places = HashMap::new();
+                let (mut globs, mut glob_at) = (Vec::new(), Vec::new());
+                for (at, name) in names.iter().enumerate() {
+                    if name.contains('*') {
+                        globs.push(name);
+                        glob_at.push(at);
+                    } else {
+                        places.entry(name.as_str()).or_insert(at);
+                    }
+                }
+                let mut globs = Patterns::globs(globs).map_err(|why| self.rules(why))?;
+                let mut place = |tensor: &TensorSpec| {
+                    let names = tensor.names.iter();
+                    let full = names.filter_map(|name| places.get(name.as_str()).copied());
+                    full.min()
+                        .or_else(|| glob_at.get(globs.find(&tensor.names)?).copied())
+                };
+                let parameters = self.parameters();
+                parameters
+                    .map(|(index, tensor)| {
+                        let place = place(tensor);
+                        let place = place.ok_or_else(|| self.order_unknown(Some(tensor)))?;
+                        Ok(Member {
+                            place,
+                            index,
+                            tensor,
+                        })
+                    })
+                    .collect::<Result<_, Error>>()?
+            }
+        };
+        members.sort_by_key(|member| member.place);
+        Ok(members)
+    }
+
+    /// Refuses a group of which two tensors have one place: a glob of `order` stands for both.
+    pub(crate) fn check_order(&self, members: &[Member<'_>]) -> Result<(), Error> {
+        let same = members
+            .windows(2)
+            .find(|pair| matches!(pair, [a, b] if a.place == b.place));
+        match same {
+            Some([_, second]) => Err(self.order_unknown(Some(second.tensor))),
+            _ => Ok(()),
+        }
+    }
+
+    fn order_unknown(&self, tensor: Option<&TensorSpec>) -> Error {
+        Error::OrderUnknown {
             component: self.spec.name.clone(),
             layout: self.layout.to_owned(),
             tensor: tensor.and_then(|tensor| tensor.names.first().cloned()),
-        };
-        match &self.options.order {
-            Order::Unknown => Err(unknown(None)),
-            Order::Checkpoint => Ok(self.parameters().collect()),
-            Order::Names(names) => {
-                let mut places = HashMap::new();
-                for (at, name) in names.iter().enumerate() {
-                    places.entry(name.as_str()).or_insert(at);
-                }
-                let mut ordered = Vec::new();
-                for (tensor, spec) in self.parameters() {
-                    let place = spec
-                        .names
-                        .iter()
-                        .filter_map(|name| places.get(name.as_str()))
-                        .min();
-                    ordered.push((*place.ok_or_else(|| unknown(Some(spec)))?, tensor, spec));
-                }
-                ordered.sort_by_key(|(place, ..)| *place);
-                Ok(ordered
-                    .into_iter()
-                    .map(|(_, tensor, spec)| (tensor, spec))
-                    .collect())
-            }
         }
     }
 

@@ -43,7 +43,7 @@ pub enum Error {
         /// The layout.
         layout: String,
         /// The axis the layout would cut over.
-        axis: &'static str,
+        axis: String,
     },
     /// No layout has this name.
     #[error("unknown layout `{layout}`")]
@@ -169,10 +169,10 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
-    /// A pattern of `--replicate` or `--shard` that no tensor falls under.
+    /// A pattern of `--replicate`, `--shard` or a plan file that no tensor falls under.
     #[error("{option} `{pattern}` matches no tensor {of}")]
     PatternUnused {
-        /// The option.
+        /// The option, or the key of the plan file.
         option: &'static str,
         /// The pattern.
         pattern: String,
@@ -436,6 +436,9 @@ impl Error {
             Self::PatternsDisagree { tensor, .. } => Some(format!(
                 "narrow one of the patterns so that `{tensor}` falls under one"
             )),
+            Self::PatternUnused { option, .. } if !option.starts_with("--") => Some(
+                "names are those in the pack; `wpack plan --tensors` lists them".into(),
+            ),
             Self::PatternUnused { option, .. } => Some(format!(
                 "patterns are globs of names in the pack; `wpack plan` lists them ({option} is given once per pattern)"
             )),
@@ -446,14 +449,19 @@ impl Error {
                 _ => format!("keep it whole on every rank: --replicate '{tensor}'"),
             }),
             Self::OrderUnknown { .. } => Some(
-                "give `order` in the plan file: the names of `model.named_parameters()`, or \"checkpoint\" if \
-                 the checkpoint keeps that order"
+                "give --order, or `order` in the plan file: the names of `model.named_parameters()`, or \
+                 \"checkpoint\" if the checkpoint keeps that order"
                     .into(),
             ),
             Self::MixedTypes { .. } => {
                 Some("cast the component to one type (--dtype), or put the tensors into different groups".into())
             }
-            Self::PlanFile { .. } => Some("docs/plan.md lists what a plan file may say".into()),
+            Self::PlanFile { .. } | Self::Rules { .. } => {
+                Some("docs/plan.md lists what a plan file may say".into())
+            }
+            Self::NoRule { what: "rule", tensor, .. } => Some(format!(
+                "give a rule for `{tensor}` in the plan file, or `default_place = [\"Replicate\"]`"
+            )),
             Self::NoRule { what: "style", tensor, .. } => Some(format!(
                 "give a style for `{tensor}` in the plan file, or `default_style = \"replicate\"`"
             )),

@@ -23,6 +23,7 @@
 //! # Ok::<(), wpack_plan::Error>(())
 //! ```
 
+mod axis_order;
 mod component;
 mod draft;
 mod error;
@@ -38,18 +39,22 @@ mod plan_file;
 mod request;
 mod roles;
 mod rule;
+mod rule_text;
 mod rules;
 mod slicing;
+mod step;
 mod stream;
 
 pub use error::{Error, Fault};
 pub use inventory::{ComponentSpec, Inventory, TensorSpec};
 pub use layouts::{Layout, Style, layouts};
 pub use mesh::{MAX_RANKS, Mesh};
-pub use options::{Fsdp1, Options, Order, Stages, Zero};
+pub use options::{Fsdp1, NameRule, Options, Order, Pattern, Stages, Zero};
 pub use plan::{Decision, MAX_SLICES, Plan, PlannedExtent, plan};
 pub use plan_file::{
-    Fsdp1Text, OrderText, PlanFile, RuleText, Section, StagesText, TransformText, ZeroText,
+    Fsdp1Text, MergeText, OrderText, PadText, PlanFile, RuleText, Section, StagesText,
+    TransformText, ZeroText,
 };
 pub use request::Request;
 pub use rule::Rule;
+pub use step::{Step, StepKind};

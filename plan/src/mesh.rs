@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use wpack_format::MeshAxis;
 
-use crate::Error;
+use crate::{Error, axis_order};
 
 /// The most ranks a plan takes.
 pub const MAX_RANKS: u32 = 1 << 17;
@@ -76,14 +76,20 @@ impl Mesh {
         }])
     }
 
-    /// Reads `name=size,name=size`.
+    /// Reads `name=size,name=size`. Behind `project:` the axes may come in any order and are put into
+    /// that of the project: `megatron:tp=2,pp=4` is `pp=4,tp=2`. Projects are transformers, accelerate,
+    /// megatron, vllm, deepspeed and xdit.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let fail = |why: String| Error::MeshSyntax {
             text: text.to_owned(),
             why,
         };
+        let (project, list) = match text.split_once(':') {
+            Some((project, list)) => (Some(project.trim()), list),
+            None => (None, text),
+        };
         let mut axes = Vec::new();
-        for part in text.split(',') {
+        for part in list.split(',') {
             let part = part.trim();
             let Some((name, size)) = part.split_once('=') else {
                 return Err(fail(format!("`{part}` is not name=size")));
@@ -96,6 +102,9 @@ impl Mesh {
                 name: name.trim().to_owned(),
                 size,
             });
+        }
+        if let Some(project) = project {
+            axis_order::sort(project, &mut axes).map_err(fail)?;
         }
         Self::new(axes)
     }

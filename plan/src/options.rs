@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use wpack_format::DType;
 
 use crate::layouts::Style;
+use crate::step::Step;
 
 /// Facts of a model and of how its framework is set up. A checkpoint holds none of them; a layout that
 /// needs one that is not given refuses.
@@ -14,10 +15,12 @@ pub struct Options {
     pub order: Order,
     /// Globs of parameters that are not trained.
     pub frozen: Vec<String>,
-    /// Tensor parallel styles by glob of tensor names; the first that matches counts.
-    pub styles: Vec<(String, Style)>,
-    /// The style of parameters that no glob matches; none refuses them.
+    /// How tensors of some names lie; the first rule that matches counts.
+    pub rules: Vec<NameRule>,
+    /// The style of parameters that no rule matches; none refuses them.
     pub default_style: Option<Style>,
+    /// The steps of parameters that no rule of layout `rules` matches; none refuses them.
+    pub default_place: Option<Vec<Step>>,
     /// FSDP1's units.
     pub fsdp1: Fsdp1,
     /// ZeRO-1 and ZeRO-2's master shards.
@@ -36,6 +39,36 @@ impl Options {
     }
 }
 
+/// Which names a rule speaks of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// A glob; `*` also stands for dots.
+    Glob(String),
+    /// A regular expression, of the whole name.
+    Regex(String),
+}
+
+impl Pattern {
+    /// The pattern as it was given.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Glob(text) | Self::Regex(text) => text,
+        }
+    }
+}
+
+/// How tensors of some names lie: a style for `tp` and `ep`, or steps for `rules`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameRule {
+    /// The names.
+    pub pattern: Pattern,
+    /// Their style.
+    pub style: Option<Style>,
+    /// Their steps, in order.
+    pub place: Vec<Step>,
+}
+
 /// In which order a model registers its parameters: that of `module.named_parameters()`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Order {
@@ -44,7 +77,7 @@ pub enum Order {
     Unknown,
     /// That of the checkpoint.
     Checkpoint,
-    /// That of these names.
+    /// That of these names; a name with `*` is a glob, which may stand for one tensor of each flat group.
     Names(Vec<String>),
 }
 
@@ -79,6 +112,8 @@ pub struct Stages {
     /// The path of the list of layers: `model.layers`. Its layers are spread over the stages, the longer
     /// stages first.
     pub layers: String,
+    /// How many layers each stage holds, where they are not spread evenly.
+    pub counts: Vec<u64>,
     /// Globs of what the first stage holds besides.
     pub first: Vec<String>,
     /// Globs of what the last stage holds besides; what is in both lists is held by both.

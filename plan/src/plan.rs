@@ -1,5 +1,7 @@
 //! The plan: who holds what, and where it lies in its extent.
 
+use std::collections::BTreeMap;
+
 use wpack_format::{Owners, ResolvedPlan, Role, Slice};
 
 use crate::component::Component;
@@ -63,11 +65,12 @@ pub fn plan(inventory: &Inventory, request: &Request) -> Result<Plan, Error> {
     let mut rules = Rules::default();
     let mut components = Vec::new();
     let mut extents = Vec::new();
+    let mut noted: BTreeMap<(&'static str, String), bool> = BTreeMap::new();
     for (spec, layout) in inventory.components.iter().zip(&resolved.layouts) {
         let cut = layout.axis.is_some();
         let verdicts = overrides.decide(spec, cut)?;
         let mesh = resolved.mesh.as_ref().filter(|_| cut);
-        let placed = match mesh {
+        let mut placed = match mesh {
             None => Placed::whole(spec.tensors.len()),
             Some(mesh) => {
                 let mut draft = Draft::new(
@@ -83,6 +86,9 @@ pub fn plan(inventory: &Inventory, request: &Request) -> Result<Plan, Error> {
                 draft.finish()?
             }
         };
+        for (option, pattern, used) in placed.noted.drain(..) {
+            *noted.entry((option, pattern)).or_default() |= used;
+        }
         let decisions = rules.decide(spec, &layout.text, &verdicts, &placed, mesh);
         let component = Component::new(spec, &layout.text, placed, decisions);
         let index = index32(components.len());
@@ -90,6 +96,14 @@ pub fn plan(inventory: &Inventory, request: &Request) -> Result<Plan, Error> {
         components.push(component);
     }
     overrides.check_used(resolved.layouts.iter().any(|layout| layout.axis.is_some()))?;
+    // A pattern may speak of one component and not of another.
+    if let Some(((option, pattern), _)) = noted.into_iter().find(|(_, used)| !used) {
+        return Err(Error::PatternUnused {
+            option,
+            pattern,
+            of: "of the components that it is for".into(),
+        });
+    }
     let total = extents.iter().try_fold(0u64, |total, extent| {
         total
             .checked_add(extent.len)

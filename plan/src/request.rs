@@ -35,7 +35,7 @@ pub(crate) struct ComponentLayout {
     pub(crate) text: String,
     pub(crate) parts: Vec<&'static Layout>,
     /// The axis it cuts over; none where every rank holds all of it.
-    pub(crate) axis: Option<&'static str>,
+    pub(crate) axis: Option<String>,
 }
 
 impl Request {
@@ -53,8 +53,12 @@ impl Request {
             });
         }
         layouts::find(&self.layout)?;
-        for (component, layout) in &self.component_layouts {
-            layouts::find(layout)?;
+        let layouts = self.component_layouts.values();
+        layouts
+            .map(|layout| layouts::find(layout))
+            .collect::<Result<Vec<_>, _>>()?;
+        let named = self.component_layouts.keys();
+        for component in named.chain(self.options.components.keys()) {
             if !inventory
                 .components
                 .iter()
@@ -79,6 +83,7 @@ impl Request {
                 let parts = layouts::find(text)?;
                 let options = self.options.of(&component.name);
                 let axis = parts.iter().find_map(|part| part.axis(options));
+                let axis = axis.map(str::to_owned);
                 Ok(ComponentLayout {
                     text: text.clone(),
                     parts,
@@ -88,7 +93,7 @@ impl Request {
             .collect::<Result<_, Error>>()?;
         let first = layouts
             .iter()
-            .find_map(|layout| Some((&layout.text, layout.axis?)));
+            .find_map(|layout| Some((&layout.text, layout.axis.as_deref()?)));
         let mesh = match (first, &self.mesh, self.ranks) {
             (None, ..) => None,
             (Some(_), Some(mesh), _) => Some(mesh.clone()),
@@ -96,7 +101,7 @@ impl Request {
             (Some((layout, axis)), None, None) => {
                 return Err(Error::RanksMissing {
                     layout: layout.clone(),
-                    axis,
+                    axis: axis.to_owned(),
                 });
             }
         };

@@ -12,6 +12,8 @@ use crate::{ComponentSpec, Error, Inventory, TensorSpec};
 pub(crate) struct Verdict {
     pub(crate) role: Role,
     pub(crate) reason: String,
+    /// Somebody asked for it to be whole.
+    pub(crate) kept: bool,
 }
 
 /// The patterns of `--replicate` and `--shard`.
@@ -99,7 +101,9 @@ impl Overrides {
         cuts: bool,
     ) -> Result<Verdict, Error> {
         let shard = if cuts { self.shard.find(tensor) } else { None };
-        let (role, reason) = match (self.replicate.find(tensor), shard) {
+        let replicate = self.replicate.find(tensor);
+        let kept = replicate.is_some();
+        let (role, reason) = match (replicate, shard) {
             (Some(replicate), Some(shard)) => {
                 return Err(Error::PatternsDisagree {
                     component: component.name.clone(),
@@ -117,7 +121,7 @@ impl Overrides {
             ),
             (None, None) => (Role::Parameter, "parameter".into()),
         };
-        Ok(Verdict { role, reason })
+        Ok(Verdict { role, reason, kept })
     }
 
     /// Refuses patterns that no tensor fell under: a misspelt one would be obeyed in silence.

@@ -120,8 +120,9 @@ proptest! {
         let tensors = sizes.iter().enumerate()
             .map(|(at, &len)| tensor(&format!("p{at}"), DType::Bf16, &[len])).collect();
         let inventory = model(tensors);
+        let frozen = if sizes.len() > 3 { "['p3']" } else { "[]" };
         let text = format!(
-            "ranks = {world}\nlayout = 'zero2'\norder = 'checkpoint'\nfrozen = ['p3']\n[zero]\nmaster = true\n\
+            "ranks = {world}\nlayout = 'zero2'\norder = 'checkpoint'\nfrozen = {frozen}\n[zero]\nmaster = true\n\
              round_robin_gradients = {round_robin}\nparameter_alignment = {aligned}");
         let plan = planned(&inventory, &text).unwrap();
         let mut stream = Vec::new();
@@ -200,6 +201,34 @@ fn fsdp1_fills_with_42_and_names_what_it_holds() {
         plan.resolved().rules[rule].placements,
         ["fsdp: FlatShard(unit u, align 4, fill 42)"]
     );
+}
+
+/// Units are alike, so a glob says the place of a parameter in each of them.
+#[test]
+fn a_glob_of_the_order_stands_for_one_tensor_of_each_unit() {
+    let inventory = layers(&[(2, 3), (2, 3), (2, 3)]);
+    let text = |order: &str| {
+        format!("ranks = 2\nlayout = 'fsdp1'\norder = {order}\nfsdp1 = {{ units = ['layers.*'] }}")
+    };
+    let globs = "['head.*', 'embed.weight', 'layers.*.experts', 'layers.*.up.bias', 'layers.*.down.weight', 'layers.*.up.weight']";
+    let mut names = vec!["head.weight".to_owned(), "embed.weight".to_owned()];
+    for layer in 0..3 {
+        for name in ["experts", "up.bias", "down.weight", "up.weight"] {
+            names.push(format!("layers.{layer}.{name}"));
+        }
+    }
+    let (by_globs, by_names) = (
+        planned(&inventory, &text(globs)).unwrap(),
+        planned(&inventory, &text(&format!("{names:?}"))).unwrap(),
+    );
+    for extent in 0..by_names.extents().len() {
+        assert_eq!(
+            by_globs.slices(extent).unwrap(),
+            by_names.slices(extent).unwrap()
+        );
+    }
+    let error = planned(&inventory, &text("['layers.*.up.*', '*']")).unwrap_err();
+    assert_eq!(error.code(), "order-unknown");
 }
 
 #[test]

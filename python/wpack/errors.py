@@ -327,6 +327,10 @@ class PlanFileError(WpackError, ValueError, code="plan-file"):
     """The plan file cannot be read."""
 
 
+class JoinError(WpackError, ValueError, code="join"):
+    """Tensors cannot be put together or made longer as the plan file says."""
+
+
 class NoExtentError(WpackError, code="no-extent"):
     """The plan has no extent of that number."""
 
@@ -539,6 +543,10 @@ class NoSpaceError(WpackError, OSError, code="no-space"):
 
 class TargetIoError(WpackError, OSError, code="target-io"):
     """The file could not be written."""
+
+
+class ReadError(WpackError, OSError, code="read"):
+    """A file that an option names could not be read."""
 
 
 class WriteError(WpackError, OSError, code="write"):

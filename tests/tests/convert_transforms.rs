@@ -43,6 +43,7 @@ fn filters_and_renames_apply_in_order() {
             (r"(\d)\.attn".into(), "${1}.attention".into()),
         ],
         dtype: Some(DType::F16),
+        ..TransformOptions::default()
     });
     let prepared = Prepared::new(open(&source), &options).unwrap();
     let expected = [

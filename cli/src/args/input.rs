@@ -57,7 +57,7 @@ pub struct TransformArgs {
 #[command(next_help_heading = "Layout")]
 pub struct LayoutArgs {
     /// How tensors are spread over the ranks: replicate, usp, zero1, zero2, zero3, fsdp1, fsdp2,
-    /// hsdp, tp, ep, pp; joined with `+` where several act. With COMPONENT= for one component. By
+    /// hsdp, tp, ep, pp, rules; joined with `+` where several act. With COMPONENT= for one component. By
     /// default replicate.
     #[arg(long, value_name = "[COMPONENT=]LAYOUT", value_parser = parse_scoped)]
     pub layout: Vec<Scoped>,

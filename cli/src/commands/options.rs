@@ -45,6 +45,7 @@ pub(super) fn options(
                 .map(|r| (r.from.clone(), r.to.clone()))
                 .collect(),
             dtype: dtype.as_deref().map(parse_dtype).transpose()?,
+            ..TransformOptions::default()
         },
         request: Request {
             mesh: layout

@@ -9,8 +9,9 @@ use std::{
 };
 
 use wpack_checkpoint::Checkpoint;
-use wpack_format::{DType, SliceKind, TensorTable, block_count};
+use wpack_format::{DType, TensorTable, block_count};
 use wpack_loader::{ByteSource, Index, PageBuffer};
+use wpack_plan::PlanFile;
 
 pub use report::{AgainstReport, Difference, TensorId, Unlike};
 
@@ -123,9 +124,17 @@ fn model(
     report.left_out = names
         .filter(|name| !known.contains(name.as_str()))
         .collect();
+    let file = &index.root().description.plan.file;
+    let file = file.as_deref().map(PlanFile::parse).transpose()?;
     let transforms: Result<BTreeMap<String, TransformOptions>, Error> = infos
         .iter()
-        .map(|info| Ok((info.name.clone(), options_of(&info.transform)?)))
+        .map(|info| {
+            let section = file.as_ref().map(|file| file.section(&info.name));
+            let text = section
+                .as_ref()
+                .and_then(|section| section.transform.as_ref());
+            Ok((info.name.clone(), options_of(&info.transform, text)?))
+        })
         .collect();
     let options = Options {
         components: infos.iter().map(|info| info.name.clone()).collect(),
@@ -332,8 +341,7 @@ impl Compare<'_> {
             if let Some(round) = component.and_then(|at| self.components.get(at)) {
                 table.check_tensors(&*round.pairs.table)?;
             }
-            let values = table.iter().filter(|slice| slice.kind == SliceKind::Value);
-            let slices = values.map(|slice| slice.to_slice()).collect();
+            let slices = table.iter().map(|slice| slice.to_slice()).collect();
             let work = Work::new(at, extent.component, extent.offset, extent.len, slices);
             batch.push(work, extent.slice_count);
         }

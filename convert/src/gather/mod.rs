@@ -6,7 +6,7 @@ mod tests;
 
 use std::ops::Range;
 
-use wpack_format::{DType, Slice};
+use wpack_format::{DType, Slice, SliceKind};
 
 pub(crate) use pieces::{Misfit, Piece, pieces};
 
@@ -61,6 +61,8 @@ pub(crate) struct Reader {
 #[derive(Debug, Default)]
 struct Group {
     tensor: u32,
+    /// Element type wanted; none before the first piece.
+    to: Option<DType>,
     /// Bytes of the tensor in the source that the pieces span.
     span: Range<u64>,
     /// First byte in the source, and where the bytes go.
@@ -120,11 +122,17 @@ impl Reader {
                         zero(out, into);
                         return Ok(());
                     };
-                    if found.dtype != slice.dtype {
+                    // A master copy is the tensor in another type.
+                    if slice.kind == SliceKind::Value && found.dtype != slice.dtype {
                         let why = "a slice has another element type than its tensor";
                         return Err(Fault::Misfit(Misfit { tensor, why }));
                     }
-                    self.data(tensor, found, offset, into, tensors, out)
+                    let wanted = Wanted {
+                        index: tensor,
+                        tensor: found,
+                        to: slice.dtype,
+                    };
+                    self.data(&wanted, offset, into, tensors, out)
                         .map_err(Fault::Other)
                 }
             }
@@ -142,31 +150,31 @@ impl Reader {
 
     fn data(
         &mut self,
-        index: u32,
-        tensor: &ModelTensor,
+        wanted: &Wanted<'_>,
         offset: u64,
         into: Range<usize>,
         tensors: &dyn Tensors,
         out: &mut [u8],
     ) -> Result<(), Error> {
-        let offset = source_bytes(tensor, offset);
-        if tensor.dtype == tensor.source_dtype && into.len() >= DIRECT {
+        let Wanted { index, tensor, to } = *wanted;
+        let offset = source_bytes(tensor, to, offset);
+        if is_plain(tensor, to) && into.len() >= DIRECT {
             self.flush(tensors, out)?;
             return Ok(tensor
                 .bytes
                 .read_at(offset, out.get_mut(into).unwrap_or_default())?);
         }
-        let len = source_bytes(tensor, into.len() as u64);
+        let len = source_bytes(tensor, to, into.len() as u64);
         if len <= SCRATCH as u64 {
-            return self.push(index, offset..offset + len, into, tensors, out);
+            return self.push(index, to, offset..offset + len, into, tensors, out);
         }
         // Only casts come here. Whole elements fit, as SCRATCH is a power of two.
-        let most = at(SCRATCH as u64 * width(tensor.dtype) / width(tensor.source_dtype));
+        let most = at(SCRATCH as u64 * width(to) / width(tensor.source_dtype));
         let (mut from, mut start) = (offset, into.start);
         while start < into.end {
             let end = into.end.min(start.saturating_add(most));
-            let len = source_bytes(tensor, (end - start) as u64);
-            self.push(index, from..from + len, start..end, tensors, out)?;
+            let len = source_bytes(tensor, to, (end - start) as u64);
+            self.push(index, to, from..from + len, start..end, tensors, out)?;
             (from, start) = (from + len, end);
         }
         Ok(())
@@ -175,6 +183,7 @@ impl Reader {
     fn push(
         &mut self,
         tensor: u32,
+        to: DType,
         from: Range<u64>,
         into: Range<usize>,
         tensors: &dyn Tensors,
@@ -182,13 +191,14 @@ impl Reader {
     ) -> Result<(), Error> {
         let group = &self.group;
         let joins = !group.pieces.is_empty()
-            && group.tensor == tensor
+            && (group.tensor, group.to) == (tensor, Some(to))
             && from.start >= group.span.end
             && from.start - group.span.end <= GAP
             && from.end - group.span.start <= SCRATCH as u64;
         if !joins {
             self.flush(tensors, out)?;
             self.group.tensor = tensor;
+            self.group.to = Some(to);
             self.group.span.start = from.start;
         }
         self.group.span.end = from.end;
@@ -204,9 +214,9 @@ impl Reader {
         if self.group.pieces.is_empty() {
             return Ok(());
         }
-        let (from, to) = (tensor.source_dtype, tensor.dtype);
+        let to = self.group.to.unwrap_or(tensor.dtype);
         if let [(start, into)] = self.group.pieces.as_slice()
-            && from == to
+            && is_plain(tensor, to)
         {
             tensor
                 .bytes
@@ -222,9 +232,10 @@ impl Reader {
         tensor.bytes.read_at(span.start, scratch)?;
         for (start, into) in self.group.pieces.drain(..) {
             let start = at(start - span.start);
-            let len = at(source_bytes(tensor, into.len() as u64));
+            let len = at(source_bytes(tensor, to, into.len() as u64));
             let source = scratch.get(start..start + len).unwrap_or_default();
-            cast_or_copy(from, to, source, out.get_mut(into).unwrap_or_default())?;
+            let out = out.get_mut(into).unwrap_or_default();
+            cast_or_copy(tensor, to, source, out)?;
         }
         Ok(())
     }
@@ -252,8 +263,8 @@ pub(crate) fn source_ranges(
                 } = piece
                     && let Some(found) = tensors.get(tensor)
                 {
-                    let start = source_bytes(found, offset);
-                    each(tensor, start..start + source_bytes(found, len));
+                    let start = source_bytes(found, slice.dtype, offset);
+                    each(tensor, start..start + source_bytes(found, slice.dtype, len));
                 }
                 Ok::<(), Misfit>(())
             },
@@ -272,22 +283,48 @@ impl From<Misfit> for Fault {
     }
 }
 
-fn cast_or_copy(from: DType, to: DType, source: &[u8], out: &mut [u8]) -> Result<(), Error> {
-    if from == to {
-        // Equal lengths: both come from one piece.
-        out.copy_from_slice(source);
-        Ok(())
-    } else {
-        cast::convert_elements(from, to, source, out)
-    }
+/// A tensor, and the element type that it is wanted in.
+#[derive(Clone, Copy)]
+struct Wanted<'a> {
+    index: u32,
+    tensor: &'a ModelTensor,
+    to: DType,
 }
 
-/// Bytes in the source of bytes in the pack.
-fn source_bytes(tensor: &ModelTensor, bytes: u64) -> u64 {
-    if tensor.dtype == tensor.source_dtype {
+/// Whether the source's bytes are those wanted.
+fn is_plain(tensor: &ModelTensor, to: DType) -> bool {
+    tensor.source_dtype == tensor.dtype && tensor.dtype == to
+}
+
+/// The values of the tensor in the pack, in type `to`: a value that was rounded on its way into the pack
+/// is rounded here too.
+fn cast_or_copy(
+    tensor: &ModelTensor,
+    to: DType,
+    source: &[u8],
+    out: &mut [u8],
+) -> Result<(), Error> {
+    let (from, pack) = (tensor.source_dtype, tensor.dtype);
+    if is_plain(tensor, to) {
+        // Equal lengths: both come from one piece.
+        out.copy_from_slice(source);
+        return Ok(());
+    }
+    if from == pack || pack == to {
+        return cast::convert_elements(from, to, source, out);
+    }
+    let elements = source.len() / at(width(from));
+    let mut rounded = vec![0; elements * at(width(pack))];
+    cast::convert_elements(from, pack, source, &mut rounded)?;
+    cast::convert_elements(pack, to, &rounded, out)
+}
+
+/// Bytes in the source of bytes in type `to`.
+fn source_bytes(tensor: &ModelTensor, to: DType, bytes: u64) -> u64 {
+    if tensor.source_dtype == to {
         bytes
     } else {
-        bytes / width(tensor.dtype) * width(tensor.source_dtype)
+        bytes / width(to) * width(tensor.source_dtype)
     }
 }
 

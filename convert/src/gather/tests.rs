@@ -61,7 +61,7 @@ impl One {
             source_dtype,
             shape: shape.to_vec(),
             stored_shape: shape.to_vec(),
-            source: 0,
+            source: Some(0),
             bytes: Arc::clone(&memory) as Arc<dyn Bytes>,
         };
         Self { tensor, memory }

@@ -128,7 +128,8 @@ fn place(tensors: &dyn Tensors, slices: &[Slice], range: Range<u64>) -> Option<(
         if let Some((tensor, start)) = first {
             let found = tensors.get(tensor)?;
             let base = found.bytes.place().unwrap_or(0);
-            return Some((found.source, base.saturating_add(start)));
+            let source = found.source.unwrap_or(u32::MAX);
+            return Some((source, base.saturating_add(start)));
         }
     }
     None

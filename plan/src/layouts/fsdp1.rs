@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 
 use super::Layout;
-use crate::draft::Draft;
-use crate::paths::innermost;
+use crate::draft::{Draft, Member};
+use crate::paths::{innermost, known_modules};
 use crate::placement::Placement;
 use crate::stream::{Stream, number};
 use crate::{Error, Fault, TensorSpec};
@@ -34,30 +34,34 @@ const PADDING: u8 = 42;
 const ALIGN: u64 = 16;
 
 fn place(draft: &mut Draft<'_>) -> Result<(), Error> {
-    let axes = draft.take_axes("fsdp1", &["fsdp"])?;
+    let axes = draft.take_axes("fsdp1", &["fsdp", "dp_shard"])?;
     let world = draft.size(&axes);
     let options = &draft.options().fsdp1;
-    let mut units: Vec<(&str, Vec<(u32, &TensorSpec)>)> = Vec::new();
+    let mut units: Vec<(&str, Vec<Member<'_>>)> = Vec::new();
     let mut known = HashMap::new();
-    for (index, tensor) in draft.ordered()? {
-        let unit = unit_of(draft, tensor)?;
+    for member in draft.ordered()? {
+        let unit = unit_of(draft, member.tensor)?;
         let at = *known.entry(unit).or_insert_with(|| {
             units.push((unit, Vec::new()));
             units.len() - 1
         });
         if let Some((_, members)) = units.get_mut(at) {
-            members.push((index, tensor));
+            members.push(member);
         }
     }
+    let names = draft.tensors().flat_map(|(_, tensor)| &tensor.names);
+    let known = known_modules(&options.units, names.map(String::as_str));
+    draft.note_all("fsdp1.units", known);
     for (unit, members) in units {
         let name = if unit.is_empty() {
             "the root unit".to_owned()
         } else {
             format!("unit {unit}")
         };
-        let Some(&(_, head)) = members.first() else {
+        let Some(&Member { tensor: head, .. }) = members.first() else {
             continue;
         };
+        draft.check_order(&members)?;
         let mut stream = Stream::new(head.dtype, SliceKind::Value);
         let forward = options.param_dtype.unwrap_or(head.dtype);
         let align = (ALIGN * 8)
@@ -75,7 +79,7 @@ fn place(draft: &mut Draft<'_>) -> Result<(), Error> {
         };
         let fill = number(head.dtype, PADDING)
             .ok_or_else(|| draft.cannot_cut(head, &placement, Fault::NotProven))?;
-        for (index, tensor) in &members {
+        for Member { index, tensor, .. } in &members {
             let fail = |why| draft.cannot_cut(tensor, &placement, why);
             if tensor.dtype != head.dtype {
                 return Err(draft.mixed(&name, head, tensor));
@@ -91,7 +95,7 @@ fn place(draft: &mut Draft<'_>) -> Result<(), Error> {
             let fail = |why| draft.cannot_cut(head, &placement, why);
             stream.pad(world, fill).map_err(fail)?;
         }
-        let members = members.into_iter().map(|(index, _)| index).collect();
+        let members = members.iter().map(|member| member.index).collect();
         draft.group(stream, members, &placement);
     }
     Ok(())

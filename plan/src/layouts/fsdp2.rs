@@ -31,7 +31,7 @@ pub(super) static LAYOUT: Layout = Layout {
             }
             return Ok(());
         }
-        let axes = draft.take_axes("fsdp2", &["fsdp"])?;
+        let axes = draft.take_axes("fsdp2", &["fsdp", "dp_shard"])?;
         draft.place_parameters(&rows(axes));
         Ok(())
     },

@@ -17,7 +17,7 @@ pub(super) static LAYOUT: Layout = Layout {
         if !REPLICAS.iter().any(|name| draft.has_axis(name)) {
             return Err(draft.axis_missing("hsdp", &REPLICAS));
         }
-        let axes = draft.take_axes("hsdp", &["fsdp"])?;
+        let axes = draft.take_axes("hsdp", &["fsdp", "dp_shard"])?;
         draft.place_parameters(&Placement::Shard {
             axes,
             dim: 0,

@@ -7,6 +7,7 @@ mod fsdp2;
 mod hsdp;
 mod pp;
 mod replicate;
+mod rules;
 mod style;
 mod tp;
 mod usp;
@@ -29,7 +30,7 @@ pub struct Layout {
     /// The functions of the framework that decide.
     pub source: &'static [&'static str],
     /// The axis it cuts over when only a number of ranks is given; none where nothing is cut.
-    pub(crate) axis: fn(&Options) -> Option<&'static str>,
+    pub(crate) axis: fn(&Options) -> Option<&str>,
     /// Adds its placements to the tensors of a component.
     pub(crate) place: fn(&mut Draft<'_>) -> Result<(), Error>,
 }
@@ -37,13 +38,13 @@ pub struct Layout {
 impl Layout {
     /// The axis it cuts over when only a number of ranks is given; none where it cuts nothing.
     #[must_use]
-    pub fn axis(&self, options: &Options) -> Option<&'static str> {
+    pub fn axis<'o>(&self, options: &'o Options) -> Option<&'o str> {
         (self.axis)(options)
     }
 }
 
 /// Every layout there is, in the order of the documentation.
-static LAYOUTS: [&Layout; 11] = [
+static LAYOUTS: [&Layout; 12] = [
     &replicate::LAYOUT,
     &usp::LAYOUT,
     &zero12::ZERO1,
@@ -55,6 +56,7 @@ static LAYOUTS: [&Layout; 11] = [
     &tp::LAYOUT,
     &ep::LAYOUT,
     &pp::LAYOUT,
+    &rules::LAYOUT,
 ];
 
 /// Every layout there is.

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::Layout;
 use crate::Error;
 use crate::draft::Draft;
-use crate::paths::Globs;
+use crate::paths::Patterns;
 use crate::placement::Placement;
 use crate::rule::Rule;
 
@@ -23,8 +23,8 @@ fn place(draft: &mut Draft<'_>) -> Result<(), Error> {
     let axes = draft.take_axes("pp", &["pp"])?;
     let stages = draft.size(&axes);
     let options = &draft.options().stages;
-    let first = Globs::new(&options.first).map_err(|why| draft.rules(why))?;
-    let last = Globs::new(&options.last).map_err(|why| draft.rules(why))?;
+    let mut first = Patterns::globs(&options.first).map_err(|why| draft.rules(why))?;
+    let mut last = Patterns::globs(&options.last).map_err(|why| draft.rules(why))?;
     if options.layers.is_empty() {
         return Err(draft.rules("no `stages.layers` says where the layers are".into()));
     }
@@ -42,11 +42,20 @@ fn place(draft: &mut Draft<'_>) -> Result<(), Error> {
         let missing = (0..count).find(|at| !found.contains(at)).unwrap_or(0);
         return Err(draft.rules(format!("`{}` has no layer {missing}", options.layers)));
     }
+    let rule = if options.counts.is_empty() {
+        Rule::Balanced
+    } else {
+        let sums = options.counts.iter().scan(0u64, |sum, count| {
+            *sum = sum.saturating_add(*count);
+            Some(*sum)
+        });
+        Rule::Explicit(std::iter::once(0).chain(sums).collect())
+    };
     let mut owner = vec![0; found.len()];
     for stage in 0..stages {
         let mut held = None;
-        let cut = Rule::Balanced.intervals(count, stages, stage, &mut |piece| held = Some(piece));
-        cut.map_err(|why| draft.rules(why.to_string()))?;
+        let cut = rule.intervals(count, stages, stage, &mut |piece| held = Some(piece));
+        cut.map_err(|why| draft.rules(format!("{rule} over the stages: {why}")))?;
         if let Some(held) = held {
             for (at, owner) in (0..).zip(owner.iter_mut()) {
                 if held.lo <= at && at < held.hi {

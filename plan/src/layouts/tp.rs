@@ -5,7 +5,7 @@ use super::Layout;
 use crate::Error;
 use crate::draft::Draft;
 use crate::mesh::Axes;
-use crate::paths::Globs;
+use crate::paths::Patterns;
 use crate::placement::Placement;
 
 use super::style::Style;
@@ -34,13 +34,22 @@ pub(super) fn place_styles(
     here: impl Fn(Style) -> bool,
 ) -> Result<(), Error> {
     let options = draft.options();
-    let globs =
-        Globs::new(options.styles.iter().map(|(glob, _)| glob)).map_err(|why| draft.rules(why))?;
-    for (index, tensor) in draft.parameters() {
-        let found = globs
+    if let Some(rule) = options.rules.iter().find(|rule| rule.style.is_none()) {
+        return Err(draft.rules(format!(
+            "rule `{}` has steps, which layout `rules` alone takes; give it a style",
+            rule.pattern.text()
+        )));
+    }
+    let patterns = options.rules.iter().map(|rule| &rule.pattern);
+    let mut patterns = Patterns::new(patterns).map_err(|why| draft.rules(why))?;
+    for (index, tensor) in draft.tensors() {
+        let found = patterns
             .find(&tensor.names)
-            .and_then(|at| options.styles.get(at));
-        let style = found.map(|(_, style)| *style).or(options.default_style);
+            .and_then(|at| options.rules.get(at));
+        if !draft.is_parameter(index) {
+            continue;
+        }
+        let style = found.and_then(|rule| rule.style).or(options.default_style);
         let Some(style) = style else {
             return Err(draft.no_rule(tensor, "style"));
         };
@@ -55,5 +64,6 @@ pub(super) fn place_styles(
             );
         }
     }
+    draft.note("rule", &patterns);
     Ok(())
 }

@@ -5,12 +5,12 @@
 //! `2 * W` elements and cut into W equal parts.
 
 use super::Layout;
-use crate::draft::Draft;
-use crate::paths::Globs;
+use crate::Error;
+use crate::draft::{Draft, Member};
+use crate::paths::Patterns;
 use crate::placement::Placement;
 use crate::slicing::elements;
 use crate::stream::Stream;
-use crate::{Error, TensorSpec};
 use wpack_format::{DType, Fill, SliceKind};
 
 const SOURCE: &[&str] = &[
@@ -46,33 +46,37 @@ fn place(draft: &mut Draft<'_>) -> Result<(), Error> {
         return Ok(());
     }
     let world = draft.size(&axes);
-    let frozen = Globs::new(&options.frozen).map_err(|why| draft.rules(why))?;
-    let globs = zero
-        .groups
-        .iter()
-        .map(|globs| Globs::new(globs).map_err(|why| draft.rules(why)))
-        .collect::<Result<Vec<_>, _>>()?;
-    let mut groups: Vec<Vec<(u32, &TensorSpec)>> = vec![Vec::new(); globs.len().max(1)];
-    for (index, tensor) in draft.ordered()? {
+    let mut frozen = Patterns::globs(&options.frozen).map_err(|why| draft.rules(why))?;
+    let mut globs =
+        Patterns::globs(zero.groups.iter().flatten()).map_err(|why| draft.rules(why))?;
+    // The group of each of its globs.
+    let numbers = (0..).zip(&zero.groups);
+    let group_of: Vec<usize> = numbers
+        .flat_map(|(number, globs)| globs.iter().map(move |_| number))
+        .collect();
+    let mut groups: Vec<Vec<Member<'_>>> = vec![Vec::new(); zero.groups.len().max(1)];
+    for member in draft.ordered()? {
+        let tensor = member.tensor;
         if frozen.find(&tensor.names).is_some() || elements(&tensor.shape) == 0 {
             continue;
         }
-        let group = match globs
-            .iter()
-            .position(|globs| globs.find(&tensor.names).is_some())
-        {
-            Some(group) => group,
-            None if globs.is_empty() => 0,
+        let group = globs.find(&tensor.names).and_then(|at| group_of.get(at));
+        let group = match group {
+            Some(&group) => group,
+            None if zero.groups.is_empty() => 0,
             None => return Err(draft.no_rule(tensor, "optimizer group")),
         };
         if let Some(members) = groups.get_mut(group) {
-            members.push((index, tensor));
+            members.push(member);
         }
     }
+    draft.note("frozen", &frozen);
+    draft.note("zero.groups", &globs);
     for (at, members) in groups.into_iter().enumerate() {
-        let Some(&(_, head)) = members.first() else {
+        let Some(&Member { tensor: head, .. }) = members.first() else {
             continue;
         };
+        draft.check_order(&members)?;
         let name = format!("optimizer group {at}");
         let group = format!("{name}, multiple {}, fill 0", 2 * world);
         let placement = Placement::FlatShard {
@@ -91,7 +95,16 @@ fn place(draft: &mut Draft<'_>) -> Result<(), Error> {
             .max(1);
         let mut stream = Stream::new(DType::F32, SliceKind::Master);
         let mut first = true;
-        for (index, tensor) in &members {
+        if !matches!(
+            head.dtype,
+            DType::F16 | DType::Bf16 | DType::F32 | DType::F64
+        ) {
+            return Err(draft.rules(format!(
+                "{name} is {}, of which no master copy is made",
+                head.dtype
+            )));
+        }
+        for Member { index, tensor, .. } in &members {
             let fail = |why| draft.cannot_cut(tensor, &placement, why);
             if tensor.dtype != head.dtype {
                 return Err(draft.mixed(&name, head, tensor));
@@ -104,7 +117,7 @@ fn place(draft: &mut Draft<'_>) -> Result<(), Error> {
         stream
             .pad(2 * world, Fill::ZERO)
             .map_err(|why| draft.cannot_cut(head, &placement, why))?;
-        let members = members.into_iter().map(|(index, _)| index).collect();
+        let members = members.iter().map(|member| member.index).collect();
         draft.group(stream, members, &placement);
     }
     Ok(())

@@ -25,6 +25,86 @@ pub(crate) fn model(tensors: Vec<TensorSpec>) -> Inventory {
     }
 }
 
+/// A model of very many tensors: layers of six, of one type.
+pub(crate) fn many(tensors: usize) -> Inventory {
+    let shapes: [(&str, &[u64]); 6] = [
+        ("q.weight", &[5120, 5120]),
+        ("q.bias", &[5120]),
+        ("up.weight", &[13824, 5120]),
+        ("modulation", &[1, 6, 5120]),
+        ("scale", &[]),
+        ("down.weight", &[5120, 13824]),
+    ];
+    model(
+        (0..tensors)
+            .map(|at| {
+                let (name, shape) = shapes[at % shapes.len()];
+                tensor(
+                    &format!("layers.{}.{name}", at / shapes.len()),
+                    DType::Bf16,
+                    shape,
+                )
+            })
+            .collect(),
+    )
+}
+
+/// A plan for each kind of layout of [`many`]: one rule for each tensor, a unit for each layer.
+pub(crate) fn plans_of_many(tensors: usize, ranks: u32) -> Vec<(&'static str, String)> {
+    let tp = 8;
+    let wide = ranks / tp;
+    let mut styles = String::from("default_style = \"replicate\"\n");
+    let mut steps = String::from("default_place = [\"Replicate\"]\n");
+    for at in 0..tensors {
+        let layer = at / 6;
+        let (name, style, step) = match at % 6 {
+            0 => ("q.weight", "colwise", "tp: Shard(0, even)"),
+            2 => (
+                "up.weight",
+                "packed_colwise",
+                "tp: Shard(0, blocks(6912: even, 6912: even))",
+            ),
+            5 => ("down.weight", "rowwise", "tp: Shard(1, even)"),
+            _ => continue,
+        };
+        let name = format!("[[rule]]\nmatch = \"layers.{layer}.{name}\"\n");
+        styles += &format!("{name}style = \"{style}\"\n");
+        steps += &format!("{name}place = [\"{step}\", \"dp: Shard(0, chunk)\"]\n");
+    }
+    let units =
+        "order = \"checkpoint\"\nfsdp1 = { units = [\"layers.*\"], use_orig_params = true }\n";
+    let stages = "stages = { layers = \"layers\" }\n";
+    let plan = |layout: &str, mesh: String, facts: &str| {
+        format!("layout = \"{layout}\"\nmesh = \"{mesh}\"\n{facts}")
+    };
+    vec![
+        ("zero3", plan("zero3", format!("dp={ranks}"), "")),
+        ("fsdp2", plan("fsdp2", format!("fsdp={ranks}"), "")),
+        ("fsdp1", plan("fsdp1", format!("fsdp={ranks}"), units)),
+        (
+            "hsdp",
+            plan("hsdp", format!("dp_replicate={tp},fsdp={wide}"), ""),
+        ),
+        (
+            "tp+fsdp2",
+            plan("tp+fsdp2", format!("fsdp={wide},tp={tp}"), &styles),
+        ),
+        (
+            "pp+fsdp2",
+            plan("pp+fsdp2", format!("pp={tp},fsdp={wide}"), stages),
+        ),
+        ("rules", plan("rules", format!("dp={wide},tp={tp}"), &steps)),
+        (
+            "zero2, masters",
+            plan(
+                "zero2",
+                format!("dp={ranks}"),
+                "order = \"checkpoint\"\nzero = { master = true }\n",
+            ),
+        ),
+    ]
+}
+
 /// The row-major element of the tensor at each place of a slice, in order; none for fill.
 pub(crate) fn elements(
     slice: &Slice,

@@ -80,6 +80,12 @@ pub(super) fn all() -> Vec<Error> {
             path: "model.pth".into(),
             source: refused(),
         },
+        Error::Join {
+            component: "text_encoder".into(),
+            what: "merge",
+            pattern: r"(.*)\.(?P<part>\d+)".into(),
+            why: "what is in the way".into(),
+        },
         Error::Interrupted,
         Error::Inconsistent {
             component: "dit".into(),

@@ -21,7 +21,7 @@ pub(super) fn all() -> Vec<Error> {
         },
         Error::RanksMissing {
             layout: "zero3".into(),
-            axis: "tp",
+            axis: "tp".into(),
         },
         Error::UnknownLayout {
             layout: "zero3".into(),
