@@ -9,6 +9,7 @@
 
 from . import errors
 from ._command import convert, inspect, plan, verify
+from ._from_model import plan_from_model
 from ._pack import Explanation, Pack, RankShard, Slice, VerifyReport, open
 from ._stage import Stats
 from ._wpack import View, __version__
@@ -29,5 +30,6 @@ __all__ = [
     "inspect",
     "open",
     "plan",
+    "plan_from_model",
     "verify",
 ]

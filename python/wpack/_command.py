@@ -22,13 +22,27 @@ Names = Union[str, Iterable[str]]
 
 def main() -> int:
     """The ``wpack`` command; returns its exit status."""
+    if sys.argv[1:2] == ["plan"] and any(one.split("=")[0] == "--from-model" for one in sys.argv):
+        return _from_model()
     return _wpack.run_command(["wpack", *sys.argv[1:]])
+
+
+def _from_model() -> int:
+    """The one command that needs torch."""
+    from ._from_model import command
+
+    try:
+        return command(sys.argv[2:])
+    except WpackError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
 
 
 def convert(
     inputs: Inputs,
     output: Path | None = None,
     *,
+    plan: Path | None = None,
     layout: str | Mapping[str, str] | None = None,
     ranks: int | None = None,
     mesh: str | Mapping[str, int] | None = None,
@@ -54,6 +68,7 @@ def convert(
     Args:
         inputs: A file, glob or folder; several of them; or a mapping of components to paths.
         output: The packfile to write. It has no name until it is whole.
+        plan: A plan file, such as :func:`wpack.plan_from_model` writes; other options take the place of its keys.
         layout: ``"replicate"``, ``"usp"``, ``"zero3"`` or ``"fsdp2"``, or a mapping of components to layouts.
         ranks: Number of ranks; not needed for layouts that fit any number.
         mesh: The grid of ranks, ``"dp=2,fsdp=4"`` or a mapping in that order.
@@ -80,7 +95,7 @@ def convert(
     arguments = ["convert", *_inputs(inputs)]
     if output is not None:
         arguments.append(f"--output={os.fspath(output)}")
-    arguments += _layout(layout, ranks, mesh, replicate, shard)
+    arguments += _file(plan) + _layout(layout, ranks, mesh, replicate, shard)
     arguments += _transform(root, components, include, exclude, dtype, strip_prefix, add_prefix, rename)
     arguments += _value("align", align) + _value("threads", threads)
     arguments += _flag("overwrite", overwrite) + _flag("hash-sources", hash_sources) + _flag("dry-run", dry_run)
@@ -90,6 +105,7 @@ def convert(
 def plan(
     inputs: Inputs,
     *,
+    plan: Path | None = None,
     layout: str | Mapping[str, str] | None = None,
     ranks: int | None = None,
     mesh: str | Mapping[str, int] | None = None,
@@ -114,7 +130,7 @@ def plan(
     Returns:
         The report that ``wpack plan --json`` prints.
     """
-    arguments = ["plan", *_inputs(inputs), *_layout(layout, ranks, mesh, replicate, shard)]
+    arguments = ["plan", *_inputs(inputs), *_file(plan), *_layout(layout, ranks, mesh, replicate, shard)]
     arguments += _transform(root, components, include, exclude, dtype, strip_prefix, add_prefix, rename)
     arguments += _value("align", align) + _value("tensors", tensors)
     return _run(arguments, False)
@@ -229,6 +245,10 @@ def _transform(
         *_value("add-prefix", add_prefix),
         *_each("rename", [f"{old}={new}" for old, new in pairs]),
     ]
+
+
+def _file(plan: Path | None) -> list[str]:
+    return [] if plan is None else [f"--plan={os.fspath(plan)}"]
 
 
 def _type(dtype: Any) -> str:

@@ -122,7 +122,7 @@ def shard_model(
     from torch.distributed.fsdp.wrap import lambda_auto_wrap_policy
 
     _refuse.quantized_model(model)
-    blocks = list(model.blocks)  # type: ignore[arg-type]
+    blocks: list[Any] = [*model.get_submodule("blocks").children()]
     device = device_id
     if isinstance(device, int):
         accelerator = torch.accelerator.current_accelerator()
