@@ -123,7 +123,7 @@ class _Names:
 
 
 def _looks_cut(tensor: torch.Tensor) -> bool:
-    return tensor.dim() > 0 and tensor.is_floating_point()
+    return tensor.dim() > 0 and bool(tensor.is_floating_point())
 
 
 def _model(given: Any) -> Any:
