@@ -94,6 +94,22 @@ pub enum Error {
         /// The file.
         path: String,
     },
+    /// A file that an option names cannot be read.
+    #[error("cannot read `{path}`")]
+    Read {
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A plan file says what cannot be meant.
+    #[error("`{path}` is no plan")]
+    PlanFile {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        source: wpack_plan::Error,
+    },
     /// A file cannot be written.
     #[error("cannot write `{path}`")]
     Write {
@@ -195,6 +211,8 @@ impl Error {
             Self::NotExportable { .. } => "not-exportable",
             Self::Incomplete { .. } => "incomplete",
             Self::Exists { .. } => "output-exists",
+            Self::Read { .. } => "read",
+            Self::PlanFile { source, .. } => source.code(),
             Self::Write { .. } => "write",
             Self::Registry { .. } => "registry",
             Self::Output(_) => "stdout",
@@ -248,7 +266,8 @@ impl Error {
             Self::Internal { .. } => {
                 "this is a fault of wpack: report it with the command and its output".to_owned()
             }
-            Self::Write { .. } | Self::Output(_) | Self::Signals(_) | Self::Interrupted => {
+            Self::PlanFile { source, .. } => return source.hint(),
+            Self::Read { .. } | Self::Write { .. } | Self::Output(_) | Self::Signals(_) | Self::Interrupted => {
                 return None;
             }
         })

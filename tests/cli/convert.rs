@@ -9,7 +9,7 @@ fn zero3_over_four_ranks() {
     exit 0
     --- stderr
     wrote m.wpack: 384 KiB (393,216 B) in [time]
-      digest fff7466558c19ecd33c91a4c1173d1e8e54414b1511e1062071be9afd48e0bd3
+      digest ba6d48fbc6f59b39114b7581f9ca7818b89dc33fac0ea1baa5c00f2b97a372bf
     ");
     assert_eq!(desk.names(), ["m.wpack", "model.safetensors"]);
 }
@@ -32,7 +32,7 @@ fn json() {
       "output": {
         "path": "m.wpack",
         "bytes": 262144,
-        "digest": "86941b03d493b6e1c0a18e41410de830e031fb2d81eccc676b8ebdfcac17842e",
+        "digest": "b6beb8c85be6368d3f6554e5d643f9983f777fb7cbe70f49310c74ceb4801f51",
         "tensors": 5,
         "ranks": 2,
         "layout": "fsdp2",
@@ -99,19 +99,20 @@ fn every_way_to_change_names_and_values() {
         desk,
         "convert model.safetensors -o m.wpack --dtype fp32 --exclude positions --strip-prefix blocks. --add-prefix net. --rename ^net\\.0\\.=net.first. --hash-sources --align 4K",
         @"
-    exit 0
-    --- stderr
-    wrote m.wpack: 12 KiB (12,288 B) in [time]
-      digest ec45353060a297b5c84c9b2287eff801d1c6fae826044fd5958bae107149eed0
-    "
+        exit 0
+        --- stderr
+        wrote m.wpack: 12 KiB (12,288 B) in [time]
+          digest d5c567351e22dc3c867d97e49ac7c606811f26501327ef03c3b02a935965ecdc
+        "
     );
     transcript!(desk, "inspect m.wpack --tensors", @r"
     exit 0
     --- stdout
     m.wpack: wpack format 1, 12 KiB (12,288 B)
-      digest  ec45353060a297b5c84c9b2287eff801d1c6fae826044fd5958bae107149eed0
+      digest  d5c567351e22dc3c867d97e49ac7c606811f26501327ef03c3b02a935965ecdc
       layout  replicate, for any number of ranks
       file    8 KiB of header and index, extents aligned to 4 KiB
+      plan    10 lines, --plan prints them
 
     Components
       name   layout     tensors          parameters  bytes  dtypes
@@ -163,19 +164,20 @@ fn two_components_with_layouts_of_their_own() {
         desk,
         "convert dit=model.safetensors vae=vae.safetensors -o m.wpack --ranks 2 --layout zero3 --layout vae=replicate --dtype vae=bf16",
         @"
-    exit 0
-    --- stderr
-    wrote m.wpack: 320 KiB (327,680 B) in [time]
-      digest 5f0333958f6504b9fdd5f3b4e095e4b28bfde4c90b2473ca1cf84a0e18d88eea
-    "
+        exit 0
+        --- stderr
+        wrote m.wpack: 320 KiB (327,680 B) in [time]
+          digest bc0d0594db36e232147c1883b55b1cf6d892290f29de9555d4d440963eafb981
+        "
     );
     transcript!(desk, "inspect m.wpack", @"
     exit 0
     --- stdout
     m.wpack: wpack format 1, 320 KiB (327,680 B)
-      digest  5f0333958f6504b9fdd5f3b4e095e4b28bfde4c90b2473ca1cf84a0e18d88eea
+      digest  bc0d0594db36e232147c1883b55b1cf6d892290f29de9555d4d440963eafb981
       layout  zero3 over 2 ranks, mesh dp=2
       file    64 KiB of header and index, extents aligned to 64 KiB
+      plan    8 lines, --plan prints them
 
     Components
       name  layout     tensors          parameters  bytes  dtypes
@@ -238,7 +240,7 @@ fn ranks_that_change_nothing_are_mentioned() {
     --- stderr
     warning: layout `replicate` cuts nothing: the pack fits any number of ranks, --ranks and --mesh change nothing
     wrote m.wpack: 128 KiB (131,072 B) in [time]
-      digest 60f32aecbc1670ea8afdefd315e2d813441714c87a919f8b0d9c1ff298096581
+      digest f4b541d0de346942ef124d7139cc74f899446a851fd9d4de716250942e34e973
     ");
 }
 
@@ -298,7 +300,7 @@ fn requests_that_contradict_themselves() {
     exit 2
     --- stderr
     error: unknown layout `zero9`
-    hint: layouts: replicate, usp, zero1, zero2, zero3, fsdp1, fsdp2, hsdp, tp, ep, pp; joined with `+` where several act
+    hint: layouts: replicate, usp, zero1, zero2, zero3, fsdp1, fsdp2, hsdp, tp, ep, pp, rules; joined with `+` where several act
     ");
     transcript!(desk, "convert model.safetensors -o m.wpack --layout zero3", @"
     exit 2

@@ -15,9 +15,10 @@ fn a_pack() {
     exit 0
     --- stdout
     m.wpack: wpack format 1, 384 KiB (393,216 B)
-      digest  fff7466558c19ecd33c91a4c1173d1e8e54414b1511e1062071be9afd48e0bd3
+      digest  ba6d48fbc6f59b39114b7581f9ca7818b89dc33fac0ea1baa5c00f2b97a372bf
       layout  zero3 over 4 ranks, mesh dp=4
       file    64 KiB of header and index, extents aligned to 64 KiB
+      plan    2 lines, --plan prints them
 
     Components
       name   layout  tensors          parameters  bytes  dtypes
@@ -67,9 +68,10 @@ fn a_pack_for_any_number_of_ranks() {
     exit 0
     --- stdout
     m.wpack: wpack format 1, 128 KiB (131,072 B)
-      digest  60f32aecbc1670ea8afdefd315e2d813441714c87a919f8b0d9c1ff298096581
+      digest  f4b541d0de346942ef124d7139cc74f899446a851fd9d4de716250942e34e973
       layout  replicate, for any number of ranks
       file    64 KiB of header and index, extents aligned to 64 KiB
+      plan    1 line, --plan prints them
 
     Components
       name   layout     tensors          parameters  bytes  dtypes
@@ -109,9 +111,10 @@ fn one_rank() {
     exit 0
     --- stdout
     m.wpack: wpack format 1, 384 KiB (393,216 B)
-      digest  fff7466558c19ecd33c91a4c1173d1e8e54414b1511e1062071be9afd48e0bd3
+      digest  ba6d48fbc6f59b39114b7581f9ca7818b89dc33fac0ea1baa5c00f2b97a372bf
       layout  zero3 over 4 ranks, mesh dp=4
       file    64 KiB of header and index, extents aligned to 64 KiB
+      plan    2 lines, --plan prints them
 
     Rank 3 at dp=3: 1.54 KiB (1,576 B) in 2 extents, 5 slices
       extents 0, 4
@@ -120,9 +123,10 @@ fn one_rank() {
     exit 0
     --- stdout
     m.wpack: wpack format 1, 384 KiB (393,216 B)
-      digest  fff7466558c19ecd33c91a4c1173d1e8e54414b1511e1062071be9afd48e0bd3
+      digest  ba6d48fbc6f59b39114b7581f9ca7818b89dc33fac0ea1baa5c00f2b97a372bf
       layout  zero3 over 4 ranks, mesh dp=4
       file    64 KiB of header and index, extents aligned to 64 KiB
+      plan    2 lines, --plan prints them
 
     Rank 3 at dp=3: 1.54 KiB (1,576 B) in 2 extents, 5 slices
       extents 0, 4
@@ -146,9 +150,10 @@ fn tensors() {
     exit 0
     --- stdout
     m.wpack: wpack format 1, 384 KiB (393,216 B)
-      digest  fff7466558c19ecd33c91a4c1173d1e8e54414b1511e1062071be9afd48e0bd3
+      digest  ba6d48fbc6f59b39114b7581f9ca7818b89dc33fac0ea1baa5c00f2b97a372bf
       layout  zero3 over 4 ranks, mesh dp=4
       file    64 KiB of header and index, extents aligned to 64 KiB
+      plan    2 lines, --plan prints them
 
     Components
       name   layout  tensors          parameters  bytes  dtypes
@@ -217,7 +222,7 @@ fn json() {
       "format": 1,
       "bytes": 196608,
       "index_bytes": 65536,
-      "digest": "baaa044fd448d7e0f4b9a3a6c7f50eb31c4f9eb2e1e8285597f59c805c5cdda4",
+      "digest": "0d39f0489d944dad04c13ada4c129fa896ec73b6178d9c199ebf36ac8d6f4d8b",
       "extent_align": 65536,
       "mesh": [
         {
@@ -334,6 +339,7 @@ fn json() {
       ],
       "replicate": [],
       "shard": [],
+      "plan_file": "mesh = \"fsdp=2\"\nlayout = \"fsdp2\"\n",
       "sources": [
         {
           "name": "one.safetensors",
@@ -429,9 +435,10 @@ fn names_cannot_drive_the_terminal() {
     exit 0
     --- stdout
     m.wpack: wpack format 1, 128 KiB (131,072 B)
-      digest  941e4d66d367576435c141924f786be75342f4e60e28a847333f20539adf5be7
+      digest  0c23b99259c8a55e5812555bf0f310048160485df9bb9ef20d247cc991362883
       layout  replicate, for any number of ranks
       file    64 KiB of header and index, extents aligned to 64 KiB
+      plan    1 line, --plan prints them
 
     Components
       name   layout     tensors        parameters  bytes  dtypes

@@ -7,6 +7,7 @@ mod export;
 mod fit;
 mod inspect;
 mod plan;
+mod plan_file;
 mod register;
 mod schema;
 mod streams;

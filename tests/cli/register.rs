@@ -19,13 +19,13 @@ fn packs_come_and_go() {
     transcript!(desk, "register m.wpack --model-id Some/Model", @"
     exit 0
     --- stdout
-    [folder]/m.wpack  stands for Some/Model  digest 60f32aecbc1670ea
+    [folder]/m.wpack  stands for Some/Model  digest f4b541d0de346942
     ");
     // Again, without the model: the newer word counts.
     transcript!(desk, "register m.wpack", @"
     exit 0
     --- stdout
-    [folder]/m.wpack  digest 60f32aecbc1670ea
+    [folder]/m.wpack  digest f4b541d0de346942
     ");
     transcript!(desk, "register m.wpack --json", @r#"
     exit 0
@@ -37,7 +37,7 @@ fn packs_come_and_go() {
       "packs": [
         {
           "path": "[folder]/m.wpack",
-          "digest": "60f32aecbc1670ea8afdefd315e2d813441714c87a919f8b0d9c1ff298096581"
+          "digest": "f4b541d0de346942ef124d7139cc74f899446a851fd9d4de716250942e34e973"
         }
       ]
     }

@@ -27,13 +27,13 @@ fn a_sound_pack() {
     exit 0
     --- stdout
     m.wpack: sound: 28 KiB (28,672 B) checked in [time]
-      digest 6ba69c647c9c7514a4f145f89895d45919275cc6fcdbc7e54fabb281c436d6ef
+      digest 924a4d27083e5fafd04d09c3e03a0564e6fc6f006007c6f0c58d3efe05217252
     ");
     transcript!(desk, "verify m.wpack --rank 2 --threads 1", @"
     exit 0
     --- stdout
-    m.wpack: sound for rank 2: 14.2 KiB (14,579 B) checked in [time]
-      digest 6ba69c647c9c7514a4f145f89895d45919275cc6fcdbc7e54fabb281c436d6ef
+    m.wpack: sound for rank 2: 14.3 KiB (14,628 B) checked in [time]
+      digest 924a4d27083e5fafd04d09c3e03a0564e6fc6f006007c6f0c58d3efe05217252
     ");
     transcript!(desk, "verify m.wpack --json", @r#"
     exit 0
@@ -43,7 +43,7 @@ fn a_sound_pack() {
       "command": "verify",
       "path": "m.wpack",
       "ok": true,
-      "digest": "6ba69c647c9c7514a4f145f89895d45919275cc6fcdbc7e54fabb281c436d6ef",
+      "digest": "924a4d27083e5fafd04d09c3e03a0564e6fc6f006007c6f0c58d3efe05217252",
       "rank": null,
       "checked_bytes": 28672,
       "seconds": [time],
@@ -67,7 +67,7 @@ fn against_its_checkpoint() {
     exit 0
     --- stdout
     m.wpack: sound: 28 KiB (28,672 B) checked in [time]
-      digest 6ba69c647c9c7514a4f145f89895d45919275cc6fcdbc7e54fabb281c436d6ef
+      digest 924a4d27083e5fafd04d09c3e03a0564e6fc6f006007c6f0c58d3efe05217252
       5 tensors equal to the checkpoint
     ");
 }
@@ -94,7 +94,7 @@ fn against_another_checkpoint() {
     missing: model head
     extra: model positions
     m.wpack: sound: 28 KiB (28,672 B) checked in [time]
-      digest 6ba69c647c9c7514a4f145f89895d45919275cc6fcdbc7e54fabb281c436d6ef
+      digest 924a4d27083e5fafd04d09c3e03a0564e6fc6f006007c6f0c58d3efe05217252
     --- stderr
     error: `m.wpack` is not what the checkpoint gives: 3 different, 1 missing, 1 extra
     hint: give the checkpoint that `wpack inspect` names under sources, or convert this one
@@ -107,7 +107,7 @@ fn against_another_checkpoint() {
       "command": "verify",
       "path": "m.wpack",
       "ok": false,
-      "digest": "6ba69c647c9c7514a4f145f89895d45919275cc6fcdbc7e54fabb281c436d6ef",
+      "digest": "924a4d27083e5fafd04d09c3e03a0564e6fc6f006007c6f0c58d3efe05217252",
       "rank": null,
       "checked_bytes": 28672,
       "seconds": [time],
@@ -181,7 +181,7 @@ fn damaged_data_names_tensors_and_ranks() {
       "command": "verify",
       "path": "m.wpack",
       "ok": false,
-      "digest": "6ba69c647c9c7514a4f145f89895d45919275cc6fcdbc7e54fabb281c436d6ef",
+      "digest": "924a4d27083e5fafd04d09c3e03a0564e6fc6f006007c6f0c58d3efe05217252",
       "rank": null,
       "checked_bytes": 28672,
       "seconds": [time],
@@ -218,8 +218,8 @@ fn damaged_data_names_tensors_and_ranks() {
     transcript!(desk, "verify m.wpack --rank 3", @"
     exit 0
     --- stdout
-    m.wpack: sound for rank 3: 14.2 KiB (14,579 B) checked in [time]
-      digest 6ba69c647c9c7514a4f145f89895d45919275cc6fcdbc7e54fabb281c436d6ef
+    m.wpack: sound for rank 3: 14.3 KiB (14,628 B) checked in [time]
+      digest 924a4d27083e5fafd04d09c3e03a0564e6fc6f006007c6f0c58d3efe05217252
     ");
 }
 
@@ -260,7 +260,7 @@ fn a_damaged_root() {
     exit 1
     --- stderr
     error: `m.wpack` cannot be read as a pack
-      because: the root is damaged: CRC-32C should be acc2641e and is 9f41eb1f
+      because: the root is damaged: CRC-32C should be 1cab14a0 and is 43c6c67d
     hint: copy the file again, or make it again with `wpack convert`; `wpack verify` lists all damage
     ");
 }

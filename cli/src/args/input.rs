@@ -1,6 +1,8 @@
 //! Arguments that `convert` and `plan` share: where tensors come from, what becomes of their names
 //! and values, and who gets which part.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use wpack_checkpoint::Input;
 
@@ -56,6 +58,10 @@ pub struct TransformArgs {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Layout")]
 pub struct LayoutArgs {
+    /// A plan file: says in TOML what flags say, and what they cannot (docs/plan.md). A flag takes the
+    /// place of the same key; --mesh and --ranks take the place of both.
+    #[arg(long, value_name = "FILE")]
+    pub plan: Option<PathBuf>,
     /// How tensors are spread over the ranks: replicate, usp, zero1, zero2, zero3, fsdp1, fsdp2,
     /// hsdp, tp, ep, pp, rules; joined with `+` where several act. With COMPONENT= for one component. By
     /// default replicate.
@@ -64,9 +70,18 @@ pub struct LayoutArgs {
     /// Number of ranks. Not needed for replicate and usp, whose packs fit any number.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub ranks: Option<u32>,
-    /// The grid of ranks, the last axis varies fastest: `dp=2,fsdp=4`.
-    #[arg(long, value_name = "AXIS=N,...")]
+    /// The grid of ranks, the last axis varies fastest: `dp=2,fsdp=4`. Behind PROJECT: the axes are put
+    /// into the order of a project: `megatron:tp=2,pp=4` (transformers, accelerate, megatron, vllm,
+    /// deepspeed, xdit).
+    #[arg(long, value_name = "[PROJECT:]AXIS=N,...")]
     pub mesh: Option<String>,
+    /// The order in which the model registers its parameters, for fsdp1 and --with-master: `checkpoint`,
+    /// or a file with a name in each line, as model.named_parameters() gives them.
+    #[arg(long, value_name = "checkpoint|FILE")]
+    pub order: Option<String>,
+    /// With zero1 and zero2: also each rank's part of the optimizer's fp32 master weights.
+    #[arg(long)]
+    pub with_master: bool,
     /// Keep tensors whole on every rank whose name in the pack matches.
     #[arg(long, value_name = "GLOB")]
     pub replicate: Vec<String>,

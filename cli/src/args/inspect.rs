@@ -17,6 +17,9 @@ pub struct InspectArgs {
     /// List tensors, all or those whose name matches; with --rank the rank's slices of them.
     #[arg(long, value_name = "GLOB", num_args = 0..=1, default_missing_value = "*", help_heading = "Output")]
     pub tensors: Option<String>,
+    /// Print the plan file that the pack was made by, and nothing else.
+    #[arg(long, help_heading = "Output", conflicts_with_all = ["rank", "tensors", "json"])]
+    pub plan: bool,
     /// Path of the state dict inside a pickled object, for checkpoints.
     #[arg(long, value_name = "PATH")]
     pub root: Option<String>,

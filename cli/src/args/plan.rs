@@ -1,5 +1,7 @@
 //! `wpack plan`.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
 use super::{FitArgs, LayoutArgs, SourceArgs, TransformArgs};
@@ -22,6 +24,10 @@ pub struct PlanArgs {
     /// Whether processes fit on the host.
     #[command(flatten)]
     pub fit: FitArgs,
+    /// Also write the plan as a plan file. Converting with it gives the same bytes as converting with
+    /// these flags.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub emit: Option<PathBuf>,
     /// List tensors, all or those whose name matches.
     #[arg(long, value_name = "GLOB", num_args = 0..=1, default_missing_value = "*", help_heading = "Output")]
     pub tensors: Option<String>,

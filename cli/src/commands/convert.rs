@@ -5,7 +5,7 @@ use std::time::Instant;
 use wpack_convert::WriteOptions;
 use wpack_format::Hex;
 
-use super::{glob::Chosen, options, plan::Planned};
+use super::{glob::Chosen, options, plan::Planned, plan_file};
 use crate::{
     Context, Error, ExitStatus,
     args::ConvertArgs,
@@ -15,14 +15,14 @@ use crate::{
 
 pub(super) fn run(args: &ConvertArgs, context: &Context) -> Result<ExitStatus, Error> {
     let start = Instant::now();
-    let options = options::options(
+    let plan = plan_file::of(
         &args.source,
         &args.layout,
         &args.transform,
         args.align,
         args.hash_sources,
     )?;
-    let planned = Planned::new(options::open(&args.source)?, &options, &args.layout)?;
+    let planned = Planned::new(options::open(&args.source, &plan)?, &plan)?;
     planned.warn(context);
     let Some(output) = args.output.as_deref().filter(|_| !args.dry_run) else {
         planned.print("convert", &Chosen::new(None)?, None, args.json, context);

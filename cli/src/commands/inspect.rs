@@ -22,6 +22,9 @@ use crate::{
 pub(super) fn run(args: &InspectArgs, context: &Context) -> Result<ExitStatus, Error> {
     let chosen = Chosen::new(args.tensors.as_deref())?;
     let mut fitting = Fitting::new(&args.fit)?;
+    if args.plan {
+        return plan_file(args, context);
+    }
     if let Some(path) = pack_of(&args.inputs) {
         let report = pack(path, args.rank, &chosen, fitting)?;
         if args.json {
@@ -54,6 +57,28 @@ pub(super) fn run(args: &InspectArgs, context: &Context) -> Result<ExitStatus, E
         context.printer.json(&report);
     } else {
         context.printer.data(&view::checkpoint(&report));
+    }
+    Ok(ExitStatus::Done)
+}
+
+/// The plan file alone, so that it can be kept and changed.
+fn plan_file(args: &InspectArgs, context: &Context) -> Result<ExitStatus, Error> {
+    let Some(path) = pack_of(&args.inputs) else {
+        return Err(Error::Usage {
+            what: "a checkpoint has no plan".to_owned(),
+            hint: "`wpack plan --emit FILE` writes one".to_owned(),
+        });
+    };
+    let index = Index::read(&FileSource::open(path)?)?;
+    match &index.root().description.plan.file {
+        Some(text) => context.printer.data(text),
+        None => {
+            return Err(Error::Usage {
+                what: format!("`{path}` keeps no plan file"),
+                hint: "it was not made by `wpack convert`; `wpack inspect` says its layout"
+                    .to_owned(),
+            });
+        }
     }
     Ok(ExitStatus::Done)
 }
@@ -179,6 +204,7 @@ fn pack(
         rules,
         replicate: description.plan.replicate.clone(),
         shard: description.plan.shard.clone(),
+        plan_file: description.plan.file.clone(),
         sources: description
             .sources
             .iter()

@@ -8,6 +8,7 @@ mod glob;
 mod inspect;
 mod options;
 mod plan;
+mod plan_file;
 mod register;
 mod summary;
 mod verify;

@@ -3,11 +3,12 @@
 use wpack_checkpoint::Checkpoint;
 use wpack_convert::{Options, Prepared};
 use wpack_format::Role;
+use wpack_plan::PlanFile;
 
-use super::{fit::Fitting, glob::Chosen, options, summary};
+use super::{fit::Fitting, glob::Chosen, options, plan_file, summary};
 use crate::{
     Context, Error, ExitStatus,
-    args::{FitArgs, LayoutArgs, PlanArgs},
+    args::{FitArgs, PlanArgs},
     report::{
         CheckpointComponent, Extent, Fit, PlanComponent, PlanReport, PlanTensor, Rule, SCHEMA,
         Sharing, SkippedValue, Source, Tally, WarningText,
@@ -17,15 +18,19 @@ use crate::{
 
 pub(super) fn run(args: &PlanArgs, context: &Context) -> Result<ExitStatus, Error> {
     let chosen = Chosen::new(args.tensors.as_deref())?;
-    let options = options::options(
+    let plan = plan_file::of(
         &args.source,
         &args.layout,
         &args.transform,
         args.align,
         false,
     )?;
-    let planned = Planned::new(options::open(&args.source)?, &options, &args.layout)?;
+    let planned = Planned::new(options::open(&args.source, &plan)?, &plan)?;
     planned.warn(context);
+    if let Some(path) = &args.emit {
+        let file = &planned.prepared.description().plan.file;
+        plan_file::emit(path, file.as_deref().unwrap_or_default())?;
+    }
     let fit = planned.fit(&args.fit)?;
     planned.print("plan", &chosen, fit, args.json, context);
     Ok(ExitStatus::Done)
@@ -41,16 +46,12 @@ pub(super) struct Planned {
 }
 
 impl Planned {
-    pub(super) fn new(
-        checkpoint: Checkpoint,
-        options: &Options,
-        layout: &LayoutArgs,
-    ) -> Result<Self, Error> {
+    pub(super) fn new(checkpoint: Checkpoint, plan: &PlanFile) -> Result<Self, Error> {
         let models = checkpoint.components.iter().map(summary::model).collect();
         let sources = summary::sources(&checkpoint);
-        let prepared = Prepared::new(checkpoint, options)?;
+        let prepared = Prepared::new(checkpoint, &Options::of_plan(plan)?)?;
         let mut warnings = summary::warnings(prepared.warnings());
-        if prepared.plan().ranks().is_none() && (layout.ranks.is_some() || layout.mesh.is_some()) {
+        if prepared.plan().ranks().is_none() && (plan.ranks.is_some() || plan.mesh.is_some()) {
             warnings.push(WarningText {
                 code: "ranks-unused".to_owned(),
                 message: format!(

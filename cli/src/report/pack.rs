@@ -45,6 +45,8 @@ pub struct PackReport {
     pub replicate: Vec<String>,
     /// Globs given to cut tensors.
     pub shard: Vec<String>,
+    /// The plan file that says all of this, canonical; null in a pack that keeps none.
+    pub plan_file: Option<String>,
     /// Files that it was made from.
     pub sources: Vec<Source>,
     /// Small files carried along.

@@ -36,6 +36,10 @@ pub(crate) fn pack(report: &PackReport) -> String {
         bytes(report.index_bytes),
         bytes(report.extent_align)
     );
+    if let Some(plan) = &report.plan_file {
+        let lines = plural(plan.lines().count() as u64, "line");
+        let _ = writeln!(out, "  plan    {lines}, --plan prints them");
+    }
     if let Some(rank) = &report.rank {
         one_rank(&mut out, rank);
         return out;

@@ -42,6 +42,17 @@ pub(super) fn all() -> Vec<Error> {
         Error::Exists {
             path: "model.wpack".into(),
         },
+        Error::Read {
+            path: "plan.toml".into(),
+            source: refused(),
+        },
+        Error::PlanFile {
+            path: "plan.toml".into(),
+            source: wpack_plan::Error::PlanFile {
+                line: Some(3),
+                why: "what is in the way".into(),
+            },
+        },
         Error::Write {
             path: "model.wpack".into(),
             source: refused(),
