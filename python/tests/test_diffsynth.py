@@ -31,6 +31,7 @@ from diffsynth.pipelines.qwen_image import QwenImagePipeline  # noqa: E402
 from diffsynth.pipelines.wan_video import WanVideoPipeline  # noqa: E402
 
 import wpack  # noqa: E402
+from wpack._wpack import run_command  # noqa: E402
 from wpack.errors import DeviceAmbiguousError  # noqa: E402
 from wpack.integrations import diffsynth as adapter  # noqa: E402
 from wpack.integrations._packs import PackReferenceError, RegistryError  # noqa: E402
@@ -267,13 +268,16 @@ class TestFilesThatAPackStandsFor:
         monkeypatch.setenv("WPACK_PATH", f"{tmp_path}/none{os.pathsep}{folder}")
         assert taken() == f"{folder}/wan.wpack#vae"
         monkeypatch.delenv("WPACK_PATH")
-        (tmp_path / "wpack").mkdir()
-        listed = tmp_path / "wpack/packs.json"
-        listed.write_text(json.dumps({"packs": [str(folder / "gone.wpack"), str(folder / "wan.wpack")]}))
+        command = ["wpack", "register", "--quiet", str(folder / "wan.wpack"), "--model-id", "Wan-AI/Wan2.2-TI2V-5B"]
+        assert run_command(command) == 0
         assert taken() == f"{folder}/wan.wpack#vae"
-        listed.write_text("[]")
-        with pytest.raises(RegistryError, match="packs.json"):
-            taken()
+        listed = tmp_path / "wpack/packs.json"
+        listed.write_text(json.dumps({"packs": [{"path": str(folder / "gone.wpack")}, str(folder / "wan.wpack")]}))
+        assert taken() == f"{folder}/wan.wpack#vae"
+        for damaged in ("[]", "{", '{"packs": [1]}'):
+            listed.write_text(damaged)
+            with pytest.raises(RegistryError, match="packs.json"):
+                taken()
 
     def test_two_packs_of_the_same_files_are_an_error(self, folder: Path, tmp_path: Path) -> None:
         copy = tmp_path / "copy.wpack"

@@ -2,7 +2,7 @@
 
 A registered pack is used where a program asks for checkpoint files that the pack says it was made from.
 Packs are registered, in this order of preference, by :meth:`Registry.add`, by ``WPACK_PATH`` (packs or
-folders of packs, separated as in ``PATH``), and by ``wpack register`` in the user's list.
+folders of packs, separated as in ``PATH``), and by ``wpack register``, which keeps the user's list.
 """
 
 from __future__ import annotations
@@ -237,8 +237,9 @@ def _from_environment() -> dict[str, str | None]:
 
 def user_list() -> Path:
     """The file that ``wpack register`` writes."""
-    data = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
-    return Path(data) / "wpack" / "packs.json"
+    data = os.environ.get("XDG_DATA_HOME", "")
+    folder = Path(data) if os.path.isabs(data) else Path(os.path.expanduser("~"), ".local", "share")
+    return folder / "wpack" / "packs.json"
 
 
 def _from_user() -> dict[str, str | None]:
@@ -251,15 +252,15 @@ def _from_user() -> dict[str, str | None]:
         raise RegistryError(f"{path}: {error}", hint="repair or remove it; `wpack register` writes a new one") from error
     packs = values.get("packs") if isinstance(values, dict) else None
     found: dict[str, str | None] = {}
-    for entry in packs if isinstance(packs, list) else [None]:
-        place = entry.get("path") if isinstance(entry, dict) else None
-        model_id = entry.get("model_id") if isinstance(entry, dict) else None
-        if not isinstance(place, str) or not (model_id is None or isinstance(model_id, str)):
+    for pack in packs if isinstance(packs, list) else [packs]:
+        entry = {"path": pack} if isinstance(pack, str) else pack
+        if not isinstance(entry, dict) or not isinstance(entry.get("path"), str):
             raise RegistryError(
-                f'{path}: expected {{"packs": [{{"path": "/path/of.wpack"}}, ...]}}, found something else',
+                f'{path}: expected {{"packs": [{{"path": "/path/of.wpack"}}, ...]}}, found {pack!r} among the packs',
                 hint="repair or remove it; `wpack register` writes a new one",
             )
-        found[os.path.abspath(place)] = model_id
+        model_id = entry.get("model_id")
+        found[os.path.abspath(entry["path"])] = model_id if isinstance(model_id, str) else None
     return found
 
 
