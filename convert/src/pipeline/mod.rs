@@ -17,6 +17,7 @@ use std::{
 };
 
 use wpack_format::spec::BLOCK_LEN;
+use wpack_loader::PageBuffer;
 
 use ahead::Ahead;
 use queue::Queue;
@@ -26,15 +27,17 @@ pub(crate) use extent::{Batch, Job, Work};
 use crate::{
     Error,
     gather::{Reader, Tensors},
-    sink::DIRECT_ALIGN,
 };
 
 /// Most threads that work on blocks; more would only take memory.
 const MAX_WORKERS: usize = 24;
-/// Threads that write: as many writes are under way at once as disks like.
-const WRITERS: usize = 4;
+/// Threads that write: one copies while the other waits for room for dirty pages. More would take turns
+/// at the file's lock, and spread the writes that the disk sees.
+const WRITERS: usize = 2;
 /// Buffers beyond one for each thread.
 const SPARE: usize = 4;
+/// What a block's bytes are filled up to a multiple of.
+const PAGE: usize = 4096;
 /// Bytes of a block, as a length in memory.
 pub(crate) const BLOCK: usize = 8 << 20;
 const _: () = assert!(BLOCK as u64 == BLOCK_LEN);
@@ -85,37 +88,27 @@ impl<'a> Stop<'a> {
     }
 }
 
-/// Memory for one block, aligned for direct writes.
+/// Memory for one block.
 #[derive(Debug)]
 struct Buffer {
-    bytes: Vec<u8>,
-    start: usize,
+    bytes: PageBuffer,
     filled: usize,
 }
 
 impl Buffer {
     fn new() -> Self {
-        let bytes = vec![0; BLOCK + DIRECT_ALIGN];
-        let start = bytes.as_ptr().align_offset(DIRECT_ALIGN);
-        // `align_offset` may decline to answer; then direct writes are declined too.
-        let start = if start > DIRECT_ALIGN { 0 } else { start };
         Self {
-            bytes,
-            start,
+            bytes: PageBuffer::new(BLOCK),
             filled: 0,
         }
     }
 
     fn part(&mut self, len: usize) -> &mut [u8] {
-        self.bytes
-            .get_mut(self.start..self.start + len.min(BLOCK))
-            .unwrap_or_default()
+        self.bytes.get_mut(..len.min(BLOCK)).unwrap_or_default()
     }
 
     fn filled(&self) -> &[u8] {
-        self.bytes
-            .get(self.start..self.start + self.filled)
-            .unwrap_or_default()
+        self.bytes.get(..self.filled).unwrap_or_default()
     }
 }
 
@@ -125,7 +118,7 @@ pub(crate) trait Stage: Sync {
     fn tensors(&self, component: u32) -> Option<&dyn Tensors>;
 
     /// Works on the bytes of a block, given with the zeros behind it up to a multiple of
-    /// [`DIRECT_ALIGN`].
+    /// [`PAGE`].
     fn work(&self, job: &Job, bytes: &mut [u8]) -> Result<(), Error>;
 
     /// Writes the same bytes.
@@ -221,7 +214,7 @@ impl Pipeline {
             let len = usize::try_from(range.end - range.start)
                 .unwrap_or(BLOCK)
                 .min(BLOCK);
-            bytes.filled = len.next_multiple_of(DIRECT_ALIGN);
+            bytes.filled = len.next_multiple_of(PAGE);
             let filled = bytes.filled;
             match process(job, range, stage, &mut reader, bytes.part(filled), len) {
                 Err(error) => stop.fail(error),

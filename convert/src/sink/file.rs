@@ -9,7 +9,6 @@ use std::{
         unix::fs::FileExt,
     },
     path::Path,
-    sync::atomic::{AtomicBool, Ordering},
 };
 
 use rustix::{
@@ -24,9 +23,9 @@ use rustix::{
 use super::{folder_of, litter, sweep};
 use crate::Error;
 
-/// Direct writes start, end and lie in memory at multiples of this. Every file system in use takes
-/// pages; one that wants more refuses, and the write goes through the cache.
-pub(crate) const DIRECT_ALIGN: usize = 4096;
+/// Bytes handed to the system at a time: they are still in a core's own cache when the kernel copies
+/// them.
+const PIECE: usize = 128 << 10;
 
 /// What to do with a file that bears the target's name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,9 +42,6 @@ pub enum Overwrite {
 #[derive(Debug)]
 pub struct FileSink {
     file: File,
-    /// The same file, written around the page cache; none where the file system cannot.
-    direct: Option<File>,
-    use_direct: AtomicBool,
     folder: OwnedFd,
     target: OsString,
     overwrite: Overwrite,
@@ -110,11 +106,8 @@ impl FileSink {
                 (file, Some(name))
             }
         };
-        let direct = reopen_direct(&file).ok();
         Ok(Self {
-            use_direct: AtomicBool::new(direct.is_some()),
             file: File::from(file),
-            direct: direct.map(File::from),
             folder,
             target: target.to_owned(),
             overwrite,
@@ -122,34 +115,10 @@ impl FileSink {
         })
     }
 
-    /// From here on all writes go through the page cache.
-    pub fn without_direct(mut self) -> Self {
-        self.use_direct = AtomicBool::new(false);
-        self
-    }
-
     /// Identity of a file, to tell whether it is also read from: device and inode.
     pub(crate) fn identity(path: &Path) -> Option<(u64, u64)> {
         let stat = statat(CWD, path, AtFlags::empty()).ok()?;
         Some((stat.st_dev, stat.st_ino))
-    }
-
-    fn write_direct(&self, offset: u64, bytes: &[u8]) -> Option<io::Result<()>> {
-        let direct = self.direct.as_ref()?;
-        let aligned = offset.is_multiple_of(DIRECT_ALIGN as u64)
-            && bytes.len().is_multiple_of(DIRECT_ALIGN)
-            && bytes.as_ptr().addr().is_multiple_of(DIRECT_ALIGN);
-        if !aligned || !self.use_direct.load(Ordering::Relaxed) {
-            return None;
-        }
-        match direct.write_all_at(bytes, offset) {
-            // The file system takes the flag but not these writes.
-            Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
-                self.use_direct.store(false, Ordering::Relaxed);
-                None
-            }
-            done => Some(done),
-        }
     }
 }
 
@@ -162,11 +131,11 @@ impl super::Sink for FileSink {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        if let Some(done) = self.write_direct(offset, bytes) {
-            return done;
-        }
-        self.file.write_all_at(bytes, offset)?;
-        // Starts writing back now what `sync` would otherwise find all at once.
+        let mut pieces = (offset..).step_by(PIECE).zip(bytes.chunks(PIECE));
+        pieces.try_for_each(|(at, piece)| self.file.write_all_at(piece, at))?;
+        // Starts writing back now what `sync` would otherwise find all at once. Writes around the page
+        // cache were slower: disks behind a hypervisor serve a few large requests at a lower rate than
+        // the many that the kernel keeps under way.
         let _ = fadvise(
             &self.file,
             offset,
@@ -255,11 +224,6 @@ fn create_named(folder: &OwnedFd, target: &OsStr) -> rustix::io::Result<(OwnedFd
 
 fn proc_path(file: impl AsFd) -> String {
     format!("/proc/self/fd/{}", file.as_fd().as_raw_fd())
-}
-
-fn reopen_direct(file: &OwnedFd) -> rustix::io::Result<OwnedFd> {
-    let flags = OFlags::WRONLY | OFlags::DIRECT | OFlags::CLOEXEC;
-    openat(CWD, proc_path(file), flags, Mode::empty())
 }
 
 fn link_unnamed(file: &File, folder: &OwnedFd, name: &OsStr) -> rustix::io::Result<()> {

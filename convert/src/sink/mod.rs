@@ -8,7 +8,6 @@ mod tests;
 
 use std::{io, path::Path};
 
-pub(crate) use file::DIRECT_ALIGN;
 pub use file::{FileSink, Overwrite};
 pub use litter::sweep;
 

@@ -151,7 +151,7 @@ impl Export<'_> {
         } else {
             Overwrite::Never
         };
-        let mut sink = FileSink::create(target, overwrite)?.without_direct();
+        let mut sink = FileSink::create(target, overwrite)?;
         let io = |source| write_error(target, source);
         sink.reserve(placed.file_len).map_err(io)?;
         sink.write_at(0, &placed.header).map_err(io)?;
