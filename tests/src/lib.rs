@@ -44,6 +44,8 @@ pub fn files(folder: &Path) -> Vec<PathBuf> {
             let name = name.to_string_lossy();
             let skipped = [
                 "target",
+                "corpus",
+                "artifacts",
                 "__pycache__",
                 "node_modules",
                 "build",
