@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .. import Pack, WpackError
 from . import _refuse
 from ._config import opened
+from ._frozen import GUARD
 
 if TYPE_CHECKING:
     import torch
@@ -17,6 +18,15 @@ if TYPE_CHECKING:
 
 class DeviceMapError(WpackError):
     """A parameter has no entry in the device map."""
+
+
+def share_frozen_weights() -> None:
+    """Keeps frozen weights of packs out of the first broadcast of DDP and DeepSpeed, from now on.
+
+    Only what is proven equal on all ranks is left out: the same place of a pack of the same digest, and no page
+    written. Call it before the model is wrapped; calling it twice is calling it once.
+    """
+    GUARD.install()
 
 
 def load_pack_in_model(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Union
 from .. import Pack, RankShard, WpackError
 from . import _refuse
 from ._config import opened
+from ._frozen import GUARD
 from ._pages import MappedPacks
 from ._refuse import UnsupportedPartitionError
 
@@ -30,6 +31,7 @@ __all__ = [
     "load_into_zero3",
     "load_masters",
     "partition_from_pack",
+    "share_frozen_weights",
     "zero3_loader",
 ]
 
@@ -38,6 +40,15 @@ class ModelMismatchError(WpackError, KeyError):
     """The pack's tensors are not those of the model."""
 
     __str__ = WpackError.__str__
+
+
+def share_frozen_weights() -> None:
+    """Keeps frozen weights of packs out of the first broadcast of DDP and DeepSpeed, from now on.
+
+    Only what is proven equal on all ranks is left out: the same place of a pack of the same digest, and no page
+    written. Call it before the model is wrapped; calling it twice is calling it once.
+    """
+    GUARD.install()
 
 
 def check_config(config: Mapping[str, Any]) -> None:
