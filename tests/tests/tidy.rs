@@ -49,6 +49,22 @@ fn every_source_file_says_what_it_is() {
     );
 }
 
+/// What `.gitignore` names is made anew by whoever needs it. Without git or its folder there is nothing to
+/// ask: then the files came from an archive.
+#[test]
+fn nothing_that_is_ignored_is_kept() {
+    if !root().join(".git").exists() {
+        return;
+    }
+    let listed = Command::new("git")
+        .args(["ls-files", "--cached", "--ignored", "--exclude-standard"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(listed.status.success());
+    assert_eq!(String::from_utf8_lossy(&listed.stdout), "");
+}
+
 #[test]
 fn nothing_names_a_machine() {
     // Split so that this file does not find itself.
