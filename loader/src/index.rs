@@ -7,7 +7,7 @@ use wpack_format::{
     spec,
 };
 
-use crate::{ByteSource, Error, PageBuffer};
+use crate::{ByteSource, Error};
 
 /// Header, root and tables of a pack: bytes that are read once, checked, and owned, so that a source
 /// that changes later cannot change them.
@@ -209,10 +209,6 @@ impl Index {
     }
 }
 
-/// Larger ranges are read in pieces of this many bytes, which stay in a core's own cache: see
-/// [`PageBuffer`] for why they are not read in place.
-const PIECE: usize = 64 << 10;
-
 /// Ranges up to this many bytes are read into memory that is taken for granted.
 const FRESH: usize = 256 << 20;
 
@@ -232,22 +228,8 @@ pub(crate) fn read_range(
             missing,
         });
     }
-    if len < 2 * PIECE as u64 {
-        let mut bytes = memory(len, what)?;
-        source.read_exact_at(offset, &mut bytes)?;
-        return Ok(bytes);
-    }
-    let refused = || Error::OutOfMemory { bytes: len, what };
-    let size = usize::try_from(len).map_err(|_| refused())?;
-    let mut bytes = Vec::new();
-    bytes.try_reserve_exact(size).map_err(|_| refused())?;
-    let mut piece = PageBuffer::new(PIECE);
-    while bytes.len() < size {
-        let wanted = PIECE.min(size - bytes.len());
-        let piece = piece.get_mut(..wanted).unwrap_or_default();
-        source.read_exact_at(offset.saturating_add(bytes.len() as u64), piece)?;
-        bytes.extend_from_slice(piece);
-    }
+    let mut bytes = memory(len, what)?;
+    source.read_exact_at(offset, &mut bytes)?;
     Ok(bytes)
 }
 
