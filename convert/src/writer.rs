@@ -201,8 +201,7 @@ impl Stage for Writer<'_> {
 
     fn work(&self, job: &Job, bytes: &mut [u8]) -> Result<(), Error> {
         let range = job.range();
-        let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-        let data = bytes.get(..len).unwrap_or_default();
+        let data: &[u8] = bytes;
         let mut parts = Vec::new();
         let mut sum = 0;
         let mut done = 0;

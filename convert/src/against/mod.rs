@@ -444,10 +444,9 @@ impl Stage for Compare<'_> {
 
     fn work(&self, job: &Job, bytes: &mut [u8]) -> Result<(), Error> {
         let range = job.range();
-        let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-        let mut found = PageBuffer::new(CHUNK.min(len));
+        let mut found = PageBuffer::new(CHUNK.min(bytes.len()));
         let mut start = range.start;
-        for expected in bytes.get(..len).unwrap_or_default().chunks(CHUNK) {
+        for expected in bytes.chunks(CHUNK) {
             let found = found.get_mut(..expected.len()).unwrap_or_default();
             self.pack.read_exact_at(job.work.offset + start, found)?;
             if expected != found {

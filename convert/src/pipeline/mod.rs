@@ -36,8 +36,6 @@ const MAX_WORKERS: usize = 24;
 const WRITERS: usize = 2;
 /// Buffers beyond one for each thread.
 const SPARE: usize = 4;
-/// What a block's bytes are filled up to a multiple of.
-const PAGE: usize = 4096;
 /// Bytes of a block, as a length in memory.
 pub(crate) const BLOCK: usize = 8 << 20;
 const _: () = assert!(BLOCK as u64 == BLOCK_LEN);
@@ -117,8 +115,7 @@ pub(crate) trait Stage: Sync {
     /// Where the tensors of a component are.
     fn tensors(&self, component: u32) -> Option<&dyn Tensors>;
 
-    /// Works on the bytes of a block, given with the zeros behind it up to a multiple of
-    /// [`PAGE`].
+    /// Works on the bytes of a block.
     fn work(&self, job: &Job, bytes: &mut [u8]) -> Result<(), Error>;
 
     /// Writes the same bytes.
@@ -214,9 +211,8 @@ impl Pipeline {
             let len = usize::try_from(range.end - range.start)
                 .unwrap_or(BLOCK)
                 .min(BLOCK);
-            bytes.filled = len.next_multiple_of(PAGE);
-            let filled = bytes.filled;
-            match process(job, range, stage, &mut reader, bytes.part(filled), len) {
+            bytes.filled = len;
+            match process(job, range, stage, &mut reader, bytes.part(len)) {
                 Err(error) => stop.fail(error),
                 Ok(()) if self.writers > 0 => {
                     if let Some(buffer) = buffer.0.take() {
@@ -235,14 +231,9 @@ fn process(
     stage: &dyn Stage,
     reader: &mut Reader,
     bytes: &mut [u8],
-    len: usize,
 ) -> Result<(), Error> {
-    let Some((data, padding)) = bytes.split_at_mut_checked(len) else {
-        return Ok(());
-    };
-    padding.fill(0);
     if let Some(tensors) = stage.tensors(job.work.component) {
-        reader.fill(tensors, &job.work.slices(), range, data)?;
+        reader.fill(tensors, &job.work.slices(), range, bytes)?;
     }
     stage.work(job, bytes)
 }

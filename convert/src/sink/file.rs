@@ -133,9 +133,9 @@ impl super::Sink for FileSink {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let mut pieces = (offset..).step_by(PIECE).zip(bytes.chunks(PIECE));
         pieces.try_for_each(|(at, piece)| self.file.write_all_at(piece, at))?;
-        // Starts writing back now what `sync` would otherwise find all at once. Writes around the page
-        // cache were slower: disks behind a hypervisor serve a few large requests at a lower rate than
-        // the many that the kernel keeps under way.
+        // Starts writing back now what `sync` would otherwise find all at once. Not around the page
+        // cache: disks behind a hypervisor serve a few large requests at a lower rate than the many that
+        // the kernel keeps under way.
         let _ = fadvise(
             &self.file,
             offset,
