@@ -1,7 +1,8 @@
 //! `--processes` of `plan` and `inspect`.
 
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use wpack_format::DType;
+
+use super::glob::Chosen;
 
 use crate::{
     Error,
@@ -13,46 +14,35 @@ use crate::{
 /// Sums up tensors for the question whether processes fit on a host.
 pub(super) struct Fitting<'a> {
     args: &'a FitArgs,
-    trainable: GlobSet,
+    trainable: Chosen,
     weights: Weights,
 }
 
 impl<'a> Fitting<'a> {
     pub(super) fn new(args: &'a FitArgs) -> Result<Self, Error> {
-        let mut set = GlobSetBuilder::new();
-        let glob = |pattern: &String, source| Error::Glob {
-            option: "--trainable",
-            pattern: pattern.clone(),
-            source,
-        };
-        for pattern in &args.trainable {
-            set.add(
-                GlobBuilder::new(pattern)
-                    .build()
-                    .map_err(|e| glob(pattern, e))?,
-            );
-        }
+        let patterns = args.trainable.iter().map(String::as_str);
         Ok(Self {
             args,
-            trainable: set
-                .build()
-                .map_err(|e| glob(&args.trainable.join(" "), e))?,
+            trainable: Chosen::of("--trainable", patterns)?,
             weights: Weights::default(),
         })
     }
 
-    /// Counts a tensor.
+    /// Counts a tensor, where the question was asked.
     pub(super) fn count<'n>(
         &mut self,
         names: impl IntoIterator<Item = &'n str>,
         dtype: DType,
         shape: &[u64],
     ) {
+        if self.args.processes.is_none() {
+            return;
+        }
         let elements = report::elements(shape);
         let bytes = dtype.bytes(elements).unwrap_or(u64::MAX);
         let weights = &mut self.weights;
         weights.bytes = weights.bytes.saturating_add(bytes);
-        if names.into_iter().any(|name| self.trainable.is_match(name)) {
+        if self.trainable.matches(names) {
             weights.trainable_bytes = weights.trainable_bytes.saturating_add(bytes);
             weights.trainable_elements = weights.trainable_elements.saturating_add(elements);
         }
@@ -63,7 +53,7 @@ impl<'a> Fitting<'a> {
         let Some(processes) = self.args.processes else {
             return Ok(None);
         };
-        if !self.args.trainable.is_empty() && self.weights.trainable_bytes == 0 {
+        if self.trainable.any() && self.weights.trainable_bytes == 0 {
             return Err(Error::Usage {
                 what: format!(
                     "no parameter matches --trainable {}",
