@@ -34,15 +34,11 @@ pub(crate) struct Registry {
 impl Registry {
     /// The user's own.
     pub(crate) fn of_user() -> Result<Self, Error> {
-        let absolute = |name| {
-            env::var_os(name)
-                .map(PathBuf::from)
-                .filter(|path| path.is_absolute())
-        };
-        let folder = absolute("XDG_DATA_HOME")
-            .or_else(|| absolute("HOME").map(|home| home.join(".local/share")));
+        let own = env::var_os("XDG_DATA_HOME").map(PathBuf::from);
+        let own = own.filter(|path| path.is_absolute());
+        let folder = own.or_else(|| Some(env::home_dir()?.join(".local/share")));
         let folder = folder.ok_or_else(|| Error::Usage {
-            what: "there is no folder for the list of packs: HOME and XDG_DATA_HOME are not set"
+            what: "there is no folder for the list of packs: this user has no home, and XDG_DATA_HOME is not set"
                 .to_owned(),
             hint: "set XDG_DATA_HOME, or name packs in WPACK_PATH, which needs no list".to_owned(),
         })?;

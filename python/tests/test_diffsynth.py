@@ -272,9 +272,9 @@ class TestFilesThatAPackStandsFor:
         assert run_command(command) == 0
         assert taken() == f"{folder}/wan.wpack#vae"
         listed = tmp_path / "wpack/packs.json"
-        listed.write_text(json.dumps({"packs": [{"path": str(folder / "gone.wpack")}, str(folder / "wan.wpack")]}))
+        listed.write_text(json.dumps({"packs": [{"path": str(folder / name)} for name in ("gone.wpack", "wan.wpack")]}))
         assert taken() == f"{folder}/wan.wpack#vae"
-        for damaged in ("[]", "{", '{"packs": [1]}'):
+        for damaged in ("[]", "{", '{"packs": [1]}', '{"packs": ["wan.wpack"]}'):
             listed.write_text(damaged)
             with pytest.raises(RegistryError, match="packs.json"):
                 taken()

@@ -184,6 +184,16 @@ def verify(
     return _run(arguments, progress)
 
 
+def registered() -> list[dict[str, Any]]:
+    """The packs of ``wpack register``, each with its path, its digest, and its model's name where it has one.
+
+    Raises:
+        RegistryError: the list is not what ``wpack register`` writes.
+    """
+    packs: list[dict[str, Any]] = _run(["register"], False)["packs"]
+    return packs
+
+
 def _run(arguments: list[str], progress: bool | Progress | None) -> dict[str, Any]:
     status, text = _wpack.run_json(["wpack", *arguments, "--json", "--quiet"], choose(progress))
     report: dict[str, Any] = json.loads(text) if text else {}

@@ -62,6 +62,10 @@ class DifferentError(WpackError, code="differs"):
     """A pack's tensors are not those that the checkpoint gives."""
 
 
+class RegistryError(WpackError, code="registry"):
+    """The list of registered packs cannot be read, or a pack cannot be registered or compared."""
+
+
 # The rank and its device.
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fnmatch
 import hashlib
-import json
 import os
 import re
 import sys
@@ -19,6 +18,8 @@ from pathlib import Path
 
 from .. import Pack, WpackError
 from .. import open as open_pack
+from .._command import registered
+from ..errors import RegistryError
 
 SUFFIX = ".wpack"
 
@@ -27,10 +28,6 @@ _SHARD = re.compile(r"-(\d+)-of-(\d+)\.")
 
 class PackReferenceError(WpackError):
     """A pack is named without the component that is meant, or several packs hold what is asked for."""
-
-
-class RegistryError(WpackError):
-    """A registered pack, or the user's list of packs, cannot be read."""
 
 
 def is_reference(path: object) -> bool:
@@ -235,33 +232,8 @@ def _from_environment() -> dict[str, str | None]:
     return found
 
 
-def user_list() -> Path:
-    """The file that ``wpack register`` writes."""
-    data = os.environ.get("XDG_DATA_HOME", "")
-    folder = Path(data) if os.path.isabs(data) else Path(os.path.expanduser("~"), ".local", "share")
-    return folder / "wpack" / "packs.json"
-
-
 def _from_user() -> dict[str, str | None]:
-    path = user_list()
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise RegistryError(f"{path}: {error}", hint="repair or remove it; `wpack register` writes a new one") from error
-    packs = values.get("packs") if isinstance(values, dict) else None
-    found: dict[str, str | None] = {}
-    for pack in packs if isinstance(packs, list) else [packs]:
-        entry = {"path": pack} if isinstance(pack, str) else pack
-        if not isinstance(entry, dict) or not isinstance(entry.get("path"), str):
-            raise RegistryError(
-                f'{path}: expected {{"packs": [{{"path": "/path/of.wpack"}}, ...]}}, found {pack!r} among the packs',
-                hint="repair or remove it; `wpack register` writes a new one",
-            )
-        model_id = entry.get("model_id")
-        found[os.path.abspath(entry["path"])] = model_id if isinstance(model_id, str) else None
-    return found
+    return {pack["path"]: pack.get("model_id") for pack in registered()}
 
 
 def _sha256(path: str) -> str:
