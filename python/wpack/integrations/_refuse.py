@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .. import WpackError
@@ -17,6 +17,22 @@ class QuantizedModelError(WpackError):
 
 class UnsupportedPartitionError(WpackError):
     """A parameter is partitioned in a way that the adapter does not cover."""
+
+
+def unexpected_names(
+    names: Iterable[str],
+    used: Iterable[str],
+    error: type[WpackError],
+    hint: str = "pass strict=False, or the component that is meant",
+) -> None:
+    """Refuses tensors of a pack that the model has no place for."""
+    unexpected = sorted(set(names) - set(used))
+    if unexpected:
+        raise error(
+            f"the model has no place for {', '.join(unexpected[:5])}"
+            + (f" and {len(unexpected) - 5} more" if len(unexpected) > 5 else ""),
+            hint=hint,
+        )
 
 
 def quantized_config(values: Mapping[str, Any], where: str) -> None:

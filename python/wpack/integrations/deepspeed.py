@@ -117,13 +117,8 @@ def load_into_zero3(
                 used.add(name)
                 buffer.data.copy_(reader.full(name))
                 copied += buffer.numel() * buffer.element_size()
-    unexpected = sorted(set(reader.names()) - used)
-    if strict and unexpected:
-        raise ModelMismatchError(
-            f"the model has no place for {', '.join(unexpected[:5])}"
-            + (f" and {len(unexpected) - 5} more" if len(unexpected) > 5 else ""),
-            hint="pass strict=False, or the component that is meant",
-        )
+    if strict:
+        _refuse.unexpected_names(reader.names(), used, ModelMismatchError)
     return copied
 
 
@@ -203,11 +198,9 @@ def partition_from_pack(
             if name in whole:
                 used.add(name)
                 buffer.copy_(whole.get_tensor(name))
-    unexpected = sorted(set(whole.keys()) - used - _names_of_buffers(model))
-    if unexpected:
-        raise ModelMismatchError(
-            f"the model has no place for {', '.join(unexpected[:5])}", hint="name the component that is meant"
-        )
+    _refuse.unexpected_names(
+        whole.keys(), used | _names_of_buffers(model), ModelMismatchError, hint="name the component that is meant"
+    )
     return model
 
 

@@ -64,13 +64,8 @@ def load_into_fsdp1(
             used.add(key)
             buffer.data.copy_(shard.get_tensor(key))
             copied += buffer.numel() * buffer.element_size()
-    unexpected = sorted(set(shard.keys()) - used)
-    if strict and unexpected:
-        raise FlatParameterError(
-            f"the model has no place for {', '.join(unexpected[:5])}"
-            + (f" and {len(unexpected) - 5} more" if len(unexpected) > 5 else ""),
-            hint="pass strict=False, or the component that is meant",
-        )
+    if strict:
+        _refuse.unexpected_names(shard.keys(), used, FlatParameterError)
     return copied
 
 
