@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,6 @@ torch = pytest.importorskip("torch")
 import wpack  # noqa: E402
 from states import same  # noqa: E402
 from wpack.integrations._pages import MappedPacks, unwritten  # noqa: E402
-
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
 def equal(left: Any, right: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from functools import partial
 from pathlib import Path
@@ -17,8 +16,6 @@ from torch import nn  # noqa: E402
 
 import wpack  # noqa: E402
 from states import same  # noqa: E402
-
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks, and reads /proc")
 
 
 class Block(nn.Module):

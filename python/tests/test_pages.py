@@ -17,8 +17,6 @@ from safetensors.torch import save_file  # noqa: E402
 import wpack  # noqa: E402
 from wpack.integrations import _pages  # noqa: E402
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-
 
 @pytest.fixture
 def pack(tmp_path: Path) -> Path:

@@ -180,15 +180,6 @@ class TestConfigurations:
         assert main() == 1 and "hint:" in capsys.readouterr().err
 
 
-def reads_plans() -> bool:
-    try:
-        wpack.plan("none.safetensors", plan="none.toml")
-    except wpack.WpackError as error:
-        return "unexpected argument" not in str(error)
-    return True
-
-
-@pytest.mark.skipif(not reads_plans(), reason="the native module takes no plan file")
 class TestTheProgram:
     """What is written is read, and gives what the framework holds."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import pickle
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,6 @@ from torch import nn  # noqa: E402
 import wpack  # noqa: E402
 from states import same  # noqa: E402
 from wpack.integrations._pages import MappedPacks, unwritten  # noqa: E402
-
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 WIDTH = 64
 

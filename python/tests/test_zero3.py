@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,6 @@ from torch import nn  # noqa: E402
 
 import wpack  # noqa: E402
 from states import same  # noqa: E402
-
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks, and reads /proc")
 
 
 class Model(nn.Module):
