@@ -5,8 +5,7 @@
 --python is an interpreter with torch and safetensors: it saves the `.pth` file with `torch.save`, and it is the
 opponent: `torch.load(mmap=True, weights_only=True)`, then `safetensors.torch.save_file`, started and imported
 before the clock runs. That makes one safetensors file and no rank layout; wpack writes the layout of `zero3` for four
-ranks, checksums included. All end with the result on stable storage; the opponent also without, and wpack then too
-has nothing but its own fsync to thank for being slower.
+ranks, checksums included. All end with the result on stable storage; the opponent is also measured without that.
 
 Prints tables in Markdown. Rounds run all contenders once, in an order that moves on; figures are medians. At the end
 the peak of private memory while a `.pth` file of --memory-gb is converted.

@@ -157,6 +157,12 @@ fn common(tensors: &Tensors, tp: usize, rank: usize, words: usize) -> BTreeMap<S
     held
 }
 
+/// A rank's rows of the gate, then its rows of the projection up.
+fn gate_and_up(tensors: &Tensors, tp: usize, rank: usize) -> Vec<u8> {
+    let rows = part(WIDE, tp, rank);
+    joined(tensors, &[(GATE, rows.clone()), (UP, rows)])
+}
+
 fn joined(tensors: &Tensors, parts: &[(&str, Range<usize>)]) -> Vec<u8> {
     let of = |(name, range): &(&str, Range<usize>)| rows(tensors, name, range.clone());
     parts.iter().flat_map(of).collect()
@@ -185,10 +191,9 @@ fn megatron_keeps_query_groups_together() {
             "model.layers.0.self_attn.linear_qkv.weight".into(),
             joined(&tensors, &qkv),
         );
-        let fc1 = [(GATE, part(WIDE, tp, rank)), (UP, part(WIDE, tp, rank))];
         held.insert(
             "model.layers.0.mlp.linear_fc1.weight".into(),
-            joined(&tensors, &fc1),
+            gate_and_up(&tensors, tp, rank),
         );
         held
     });
@@ -217,10 +222,9 @@ fn megatron_with_two_groups_a_rank() {
             "model.layers.0.self_attn.linear_qkv.weight".into(),
             joined(&tensors, &qkv),
         );
-        let fc1 = [(GATE, part(WIDE, tp, rank)), (UP, part(WIDE, tp, rank))];
         held.insert(
             "model.layers.0.mlp.linear_fc1.weight".into(),
-            joined(&tensors, &fc1),
+            gate_and_up(&tensors, tp, rank),
         );
         held
     });
@@ -243,10 +247,9 @@ fn vllm_repeats_heads_of_keys_and_values() {
             "model.layers.0.self_attn.qkv_proj.weight".into(),
             joined(&tensors, &qkv),
         );
-        let gate_up = [(GATE, part(WIDE, tp, rank)), (UP, part(WIDE, tp, rank))];
         held.insert(
             "model.layers.0.mlp.gate_up_proj.weight".into(),
-            joined(&tensors, &gate_up),
+            gate_and_up(&tensors, tp, rank),
         );
         held
     });
