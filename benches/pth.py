@@ -3,9 +3,10 @@
     benches/pth.py --python PATH [--gb 2.2] [--rounds 5] [--folder DIR] [--wpack PATH] [--memory-gb 6]
 
 --python is an interpreter with torch and safetensors: it saves the `.pth` file with `torch.save`, and it is the
-opponent: `torch.load(mmap=True, weights_only=True)`, then `safetensors.torch.save_file`, started and imported
-before the clock runs. That makes one safetensors file and no rank layout; wpack writes the layout of `zero3` for four
-ranks, checksums included. All end with the result on stable storage; the opponent is also measured without that.
+opponent: `torch.load(mmap=True, weights_only=True)`, then `safetensors.torch.save_file`. That makes one safetensors
+file and no rank layout; wpack writes the layout of `zero3` for four ranks, checksums included. The opponent is
+measured as a command that is typed, as wpack always is, and once more started and imported before the clock runs; all
+of it with the result on stable storage, and without.
 
 Prints tables in Markdown. Rounds run all contenders once, in an order that moves on; figures are medians. At the end
 the peak of private memory while a `.pth` file of --memory-gb is converted.
@@ -19,13 +20,23 @@ import subprocess
 import sys
 import tempfile
 
-from convert import GB, Trial, drop, make, peak, run, warm
+from convert import GB, FreeMemory, Trial, drop, make, peak, run, warm
 
 SAVE = """
 import sys, torch
 from safetensors import safe_open
 with safe_open(sys.argv[1], "pt") as file:
     torch.save({name: file.get_tensor(name) for name in file.keys()}, sys.argv[2])
+"""
+
+COMMAND = """
+import os, sys, torch
+from safetensors.torch import save_file
+source, target, how = sys.argv[1:4]
+save_file(torch.load(source, mmap=True, weights_only=True, map_location="cpu"), target)
+if how == "durable":
+    fd = os.open(target, os.O_RDONLY)
+    os.fsync(fd)
 """
 
 REWRITE = """
@@ -96,15 +107,21 @@ def times(args, folder):
     safetensors, pth, tensors, size = save(args, folder, args.gb)
     out, target = folder / "out.wpack", folder / "rewritten.safetensors"
     rewriter = Rewriter(args.python, pth, target)
+    free = FreeMemory(folder)
 
     def convert(source):
         run(args.wpack, "convert", source, "-o", out, "--quiet", "--layout", "zero3", "--ranks", 4)
 
+    def command(how):
+        run(args.python, "-c", COMMAND, pth, target, how)
+
     contenders = {
         "pth": ("wpack convert model.pth", pth, lambda: convert(pth)),
         "safetensors": ("wpack convert model.safetensors", safetensors, lambda: convert(safetensors)),
-        "torch": ("torch.load(mmap=True), save_file, fsync", pth, lambda: rewriter.go("durable")),
-        "torch-cached": ("torch.load(mmap=True), save_file, not durable", pth, lambda: rewriter.go("cached")),
+        "command": ("python: torch.load(mmap=True), save_file, fsync", pth, lambda: command("durable")),
+        "command-cached": ("python: the same, not durable", pth, lambda: command("cached")),
+        "torch": ("the same, fsync, without starting and importing", pth, lambda: rewriter.go("durable")),
+        "torch-cached": ("the same, not durable, without starting and importing", pth, lambda: rewriter.go("cached")),
     }
     names, trials = list(contenders), {name: [] for name in contenders}
     for turn in range(args.rounds):
@@ -116,10 +133,11 @@ def times(args, folder):
             for path in (safetensors, pth):
                 drop(path)
             warm(source)
+            free.fill()
             with Trial() as trial:
                 call()
             trials[name].append(trial)
-            print(f"{turn} {name:12} {trial.wall:7.3f} s, others {trial.foreign:.2f}", file=sys.stderr)
+            print(f"{turn} {name:14} {trial.wall:7.3f} s, others {trial.foreign:.2f}", file=sys.stderr)
     rewriter.close()
     for path in (safetensors, pth, out, target):
         path.unlink(missing_ok=True)

@@ -7,7 +7,7 @@ use std::{
 };
 
 use wpack_format::{
-    Block, BlockTable, Hex, Root, SliceTable, TableRef, block_count, crc32c, crc32c_append, sha256,
+    Block, BlockDigest, BlockTable, Hex, Root, SliceTable, TableRef, block_count, crc32c,
     spec::BLOCK_LEN,
 };
 use wpack_loader::Progress;
@@ -202,6 +202,7 @@ impl Stage for Writer<'_> {
     fn work(&self, job: &Job, bytes: &mut [u8]) -> Result<(), Error> {
         let range = job.range();
         let data: &[u8] = bytes;
+        let mut digest = BlockDigest::default();
         let mut parts = Vec::new();
         let mut sum = 0;
         let mut done = 0;
@@ -212,18 +213,21 @@ impl Stage for Writer<'_> {
             let at = |offset: u64| usize::try_from(offset - range.start).unwrap_or(usize::MAX);
             let part = at(part.start)..at(part.end);
             let own = data.get(part.clone()).unwrap_or_default();
-            let own_sum = crc32c(own);
-            parts.push((index, job.block, own_sum, own.len()));
-            if own.len() >= JOIN {
-                sum = crc32c_append(sum, data.get(done..part.start).unwrap_or_default());
+            let own_sum = if own.len() >= JOIN {
+                sum = digest.update(sum, data.get(done..part.start).unwrap_or_default());
+                let own_sum = digest.update(0, own);
                 sum = ::crc32c::crc32c_combine(sum, own_sum, own.len());
                 done = part.end;
-            }
+                own_sum
+            } else {
+                crc32c(own)
+            };
+            parts.push((index, job.block, own_sum, own.len()));
         }
-        sum = crc32c_append(sum, data.get(done..).unwrap_or_default());
+        sum = digest.update(sum, data.get(done..).unwrap_or_default());
         let block = Block {
             crc32c: sum,
-            sha256: sha256(data),
+            sha256: digest.finish(),
         };
         let complete = self.enter(job, block, parts);
         match complete {

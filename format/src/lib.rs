@@ -35,7 +35,7 @@ pub use description::{
     ComponentInfo, Description, EmbeddedFile, MeshAxis, ResolvedPlan, ResolvedRule, SourceInfo,
     Transform,
 };
-pub use digest::{Hex, crc32c, crc32c_append, sha256};
+pub use digest::{BlockDigest, Hex, crc32c, crc32c_append, sha256};
 pub use dtype::DType;
 pub use error::{DescriptionFault, Error, OwnersFault, PartFault, Table};
 pub use extent::{Block, Extent, Owners, RankRun};

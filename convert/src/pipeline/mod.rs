@@ -1,6 +1,6 @@
 //! Blocks of extents through threads: read ahead, gathered and hashed, then written.
 //!
-//! Workers take blocks in the order of their source bytes, fill a buffer and work on it; writers write the
+//! Workers take blocks in the order of their source bytes, fill a buffer and work on it; a writer writes the
 //! buffer while the workers go on; a third kind of thread asks the system for the source bytes of the
 //! blocks to come. Memory is a fixed number of buffers.
 
@@ -31,9 +31,6 @@ use crate::{
 
 /// Most threads that work on blocks; more would only take memory.
 const MAX_WORKERS: usize = 24;
-/// Threads that write: one copies while the other waits for room for dirty pages. More would take turns
-/// at the file's lock, and spread the writes that the disk sees.
-const WRITERS: usize = 2;
 /// Buffers beyond one for each thread.
 const SPARE: usize = 4;
 /// Bytes of a block, as a length in memory.
@@ -126,7 +123,8 @@ pub(crate) trait Stage: Sync {
 #[derive(Debug)]
 pub(crate) struct Pipeline {
     workers: usize,
-    writers: usize,
+    /// Whether a thread of its own writes. Not more than one: they would spin at the file's lock.
+    writes: bool,
     free: Queue<Buffer>,
 }
 
@@ -136,11 +134,10 @@ impl Pipeline {
         let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let threads = if threads == 0 { cores() } else { threads };
         let workers = threads.clamp(1, MAX_WORKERS).min(jobs.max(1));
-        let writers = if writes { WRITERS.min(jobs.max(1)) } else { 0 };
-        let buffers = (workers + writers + SPARE).min(jobs.max(1));
+        let buffers = (workers + usize::from(writes) + SPARE).min(jobs.max(1));
         Self {
             workers,
-            writers,
+            writes,
             free: Queue::new((0..buffers).map(|_| Buffer::new())),
         }
     }
@@ -170,7 +167,7 @@ impl Pipeline {
                     self.work(jobs, stage, stop, &next, &full, &ahead);
                 });
             }
-            for _ in 0..self.writers {
+            if self.writes {
                 scope.spawn(|| {
                     while let Some((index, buffer)) = full.pop() {
                         let buffer = Returned(Some(buffer), &self.free);
@@ -214,7 +211,7 @@ impl Pipeline {
             bytes.filled = len;
             match process(job, range, stage, &mut reader, bytes.part(len)) {
                 Err(error) => stop.fail(error),
-                Ok(()) if self.writers > 0 => {
+                Ok(()) if self.writes => {
                     if let Some(buffer) = buffer.0.take() {
                         full.push((index, buffer));
                     }

@@ -5,9 +5,9 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use sha2::{Digest, Sha256};
 use wpack_format::{
-    Block, BlockTable, Extent, SliceTable, TensorTable, block_count, crc32c_append, spec,
+    Block, BlockDigest, BlockTable, Extent, SliceTable, TensorTable, block_count, crc32c_append,
+    spec,
 };
 
 use super::{Damage, Fault, Job, Part, queue::Blocks, unreadable};
@@ -249,7 +249,7 @@ impl ExtentCheck {
 
 /// The running state over the bytes of one block.
 struct Scan<'a> {
-    sha256: Sha256,
+    digest: BlockDigest,
     crc32c: u32,
     spans: &'a [Span],
     /// The first slice that ends behind `at`.
@@ -272,7 +272,7 @@ struct Scan<'a> {
 impl<'a> Scan<'a> {
     fn new(spans: &'a [Span], start: u64, end: u64) -> Self {
         Self {
-            sha256: Sha256::new(),
+            digest: BlockDigest::default(),
             crc32c: 0,
             spans,
             next: spans.partition_point(|span| span.end() <= start),
@@ -290,7 +290,6 @@ impl<'a> Scan<'a> {
     }
 
     fn update(&mut self, bytes: &[u8]) {
-        self.sha256.update(bytes);
         let mut rest = bytes;
         while !rest.is_empty() {
             let span = self.spans.get(self.next).copied();
@@ -306,16 +305,16 @@ impl<'a> Scan<'a> {
             self.at = self.at.saturating_add(piece.len() as u64);
             match span.filter(|_| inside) {
                 Some(span) if span.crc32c.is_some() => {
-                    self.running = crc32c_append(self.running, piece);
+                    self.running = self.digest.update(self.running, piece);
                     if span.end().min(self.end) - span.offset.max(self.start) >= JOINED {
                         self.unjoined += piece.len() as u64;
                     } else {
                         self.crc32c = crc32c_append(self.crc32c, piece);
                     }
                 }
-                Some(_) => self.crc32c = crc32c_append(self.crc32c, piece),
+                Some(_) => self.crc32c = self.digest.update(self.crc32c, piece),
                 None => {
-                    self.crc32c = crc32c_append(self.crc32c, piece);
+                    self.crc32c = self.digest.update(self.crc32c, piece);
                     self.padding &= piece.iter().all(|byte| *byte == 0);
                 }
             }
@@ -368,7 +367,7 @@ impl<'a> Scan<'a> {
     }
 
     fn fault(&self, expected: &Block) -> Option<Fault> {
-        if <[u8; 32]>::from(self.sha256.clone().finalize()) != expected.sha256 {
+        if self.digest.clone().finish() != expected.sha256 {
             return Some(Fault::Sha256);
         }
         if self.crc32c != expected.crc32c {
