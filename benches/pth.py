@@ -20,7 +20,8 @@ import subprocess
 import sys
 import tempfile
 
-from convert import GB, FreeMemory, Trial, drop, make, peak, run, warm
+from convert import GB, Trial, drop, make, peak, run, warm
+from free_memory import FreeMemory
 
 SAVE = """
 import sys, torch

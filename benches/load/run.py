@@ -2,8 +2,8 @@
 
     run.py --data FOLDER --tiny FOLDER --out FILE.csv [--systems A,B] [--rounds N] [--world 1,4] ...
 
-One trial: (1) the files' pages are dropped, for a warm trial then read back with large reads, and residency
-is checked with mincore; (2) the ranks are forked from a process that has everything imported, each loads a
+One trial: (1) the files' pages are dropped, for a warm trial then read back with large reads, what memory is
+free is filled with cached pages of another file, and residency is checked with mincore; (2) the ranks are forked from a process that has everything imported, each loads a
 tiny checkpoint of the same form once, notes its counters and says it is ready; (3) all start at once;
 (4) ``dict`` is the time until the last rank has a dict of CPU tensors, ``touch`` until the last has also
 summed every byte; (5) ranks report memory and I/O; (6) the sums are compared: a loader that gives wrong bytes
@@ -14,6 +14,7 @@ import argparse
 import gc
 import json
 import os
+import pathlib
 import random
 import resource
 import select
@@ -23,12 +24,14 @@ import tempfile
 import time
 import traceback
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
 import torch
 
 import measure
 from data import WORLD
+from free_memory import FreeMemory
 from systems import SYSTEMS, expected, word_sum
 
 FIELDS = [
@@ -105,11 +108,12 @@ def quiet(limit, cores=0.5):
             return
 
 
-def trial(system, files, args, mode, world, cache, ranks):
+def trial(system, files, args, mode, world, cache, ranks, free):
     """One measurement, or ``{"error": ...}``."""
     measure.drop(files)
     if cache == "warm":
         measure.warm(files)
+    free.fill()
     children = []
     with tempfile.TemporaryDirectory() as folder:
         for rank in ranks:
@@ -242,6 +246,7 @@ def main():
     gc.freeze()
     out = measure.Rows(args.out, FIELDS)
     ahead = measure.read_ahead_kb(args.data)
+    free = FreeMemory(pathlib.Path(args.tiny))
     order, start = random.Random(1), clock()
     for number in range(args.rounds):
         if clock() - start > args.budget:
@@ -251,7 +256,7 @@ def main():
         for name, mode, world, cache, paths in cells:
             # One rank of a sharded load alone: not the first, whose part often starts the file.
             ranks = list(range(world)) if world > 1 else [1 if mode == "sharded" else 0]
-            row = trial(SYSTEMS[name], paths, args, mode, world, cache, ranks)
+            row = trial(SYSTEMS[name], paths, args, mode, world, cache, ranks, free)
             want = [sums["replicated"]] * len(ranks) if mode == "replicated" else [sums["sharded"][r] for r in ranks]
             ok = not row["error"] and row["sums"] == want
             out.add({"system": name, "mode": mode, "world": world, "cache": cache, "round": number, "ok": ok,

@@ -100,7 +100,8 @@ def slices(path, mode, rank, **options):
                 out[name] = part[:]
             else:
                 first, last = rows(part.get_shape(), rank)
-                out[name] = part[first:last]
+                # Its pread refuses an empty part behind the end.
+                out[name] = part[first:last] if first < last else part[:0]
     return out
 
 
@@ -143,7 +144,9 @@ def fast(folder, mode, rank, world):
         loader = SafeTensorsFileLoader(torch.distributed.group.WORLD, "cpu", nogds=True)
         loader.add_filenames({i: [file] for i, file in enumerate(files)})
         buffer = loader.copy_files_to_device()
-        out = {k: buffer.get_sharded(k, 0) for k in loader.get_keys()}
+        # Rows that do not divide it cannot scatter.
+        even = {k: loader.get_shape(k)[0] % world == 0 for k in loader.get_keys()}
+        out = {k: buffer.get_sharded(k, 0) if even[k] else cut(buffer.get_tensor(k), rank).clone() for k in even}
     else:
         loader = SafeTensorsFileLoader(None, "cpu", nogds=True)
         loader.add_filenames({0: [f"{folder}/model.safetensors"]})
