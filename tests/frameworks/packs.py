@@ -28,22 +28,35 @@ def convert(stem, values, *args, plan=None):
     """Makes a checkpoint and a pack of it, and reads the pack. With a plan file, only plans."""
     if plan is not None:
         return Plan(stem, values, plan)
-    checkpoint, pack = f"{stem}.safetensors", f"{stem}.wpack"
+    checkpoint = f"{stem}.safetensors"
     save_file(values, checkpoint)
-    command = [os.environ["WPACK_BIN"], "convert", checkpoint, "-o", pack, "--quiet", *map(str, args)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
-    read = wpack_reader.Pack(Path(pack).read_bytes())
-    for path in (checkpoint, pack):
-        os.remove(path)
+    read = converted(f"{stem}.wpack", checkpoint, *args)
+    os.remove(checkpoint)
     return read
 
 
-def shard(pack, rank):
+def converted(pack, *args):
+    """Reads the pack that `wpack convert` makes, and removes it."""
+    command = [os.environ["WPACK_BIN"], "convert", *map(str, args), "-o", str(pack), "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
+    read = wpack_reader.Pack(Path(pack).read_bytes())
+    os.remove(pack)
+    return read
+
+
+def components(pack):
+    """The names of a pack's components, in order."""
+    return [component["name"] for component in pack.description["components"]]
+
+
+def shard(pack, rank, component=0):
     """The slices of a rank by name; master copies and flat groups by `("master", first name)` and the
     name of the first tensor they hold."""
     out = {}
     for entry, data in pack.shard(rank):
+        if entry["component"] != component:
+            continue
         named = [part for part in entry["parts"] if isinstance(part, list)]
         name = pack.tensors[entry["component"]][named[0][0]]["names"][0][0]
         fill, at = [], 0

@@ -1,11 +1,13 @@
 """What every proof needs: models of awkward tensors, ranks as forked processes, and comparing bits."""
 
 import itertools
+import json
 import os
 import socket
+import struct
 import sys
 import traceback
-from pathlib import Path
+from dataclasses import dataclass
 
 os.environ.update(
     CUDA_VISIBLE_DEVICES="",
@@ -91,12 +93,29 @@ def raw(tensor):
     return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
 
 
+@dataclass
+class Tally:
+    """What was compared: local tensors, and their elements."""
+
+    tensors: int = 0
+    elements: int = 0
+
+    def add(self, tensors, elements):
+        self.tensors += tensors
+        self.elements += elements
+
+
+# Of this process; `ranks` adds up those of all ranks.
+COMPARED = Tally()
+
+
 def check(shard, local, real=None):
     """A slice of a pack against the framework's local tensor.
 
     Shapes, types and every real element must agree. Fill is compared where `real` is None: it says that
     the framework writes its fill; otherwise fill must be what lies behind the first `real` elements.
     """
+    COMPARED.add(1, local.numel() if real is None else real)
     name = shard.name
     assert shard.dtype == DTYPES[local.dtype], (name, shard.dtype, local.dtype)
     assert shard.shape == tuple(local.shape), (name, shard.shape, tuple(local.shape))
@@ -119,7 +138,7 @@ def _free_port():
 
 
 def ranks(world, work, *args):
-    """Runs `work(rank, world, *args)` in `world` forked processes; gives what rank 0 counted.
+    """Runs `work(rank, world, *args)` in `world` forked processes; gives what they compared together.
 
     Forked, because importing the frameworks is most of a proof's time.
     """
@@ -137,10 +156,10 @@ def ranks(world, work, *args):
                     RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world),
                     LOCAL_WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
                 )
-                count = work(rank, world, *args)
+                work(rank, world, *args)
                 if dist.is_initialized():
                     dist.barrier()
-                os.write(write, count.to_bytes(8, "little"))
+                os.write(write, COUNTS.pack(COMPARED.tensors, COMPARED.elements))
                 code = 0
             except BaseException:  # the child must not return into the parent's stack
                 traceback.print_exc()
@@ -161,16 +180,26 @@ def ranks(world, work, *args):
             failed = True
             for other in left:
                 os.kill(other, 9)
-    counts = os.read(read, 8 * world)
+    counts = os.read(read, COUNTS.size * world)
     os.close(read)
     if failed:
         raise SystemExit(f"{work.__module__}: a rank of {world} failed")
-    return sum(int.from_bytes(counts[at: at + 8], "little") for at in range(0, len(counts), 8))
+    total = Tally()
+    for tensors, elements in COUNTS.iter_unpack(counts):
+        assert tensors, f"{work.__module__}: a rank of {world} compared nothing"
+        total.add(tensors, elements)
+    return total
 
 
-def report(layout, what, world, slices, note=""):
-    """One line of the table of proofs."""
-    print(f"{layout:<12} {what:<44} W={world}  {slices:>5} slices equal {note}".rstrip(), flush=True)
+# A Tally between processes.
+COUNTS = struct.Struct("<QQ")
 
 
-HERE = Path(__file__).resolve().parent
+def report(layout, framework, what, world, tally):
+    """One line of the table of proofs, and the same as JSON in the file that WPACK_PROOFS names."""
+    line = f"{layout:<11} {framework + ' ' + what:<62} W={world}"
+    print(f"{line}  {tally.tensors:>5} tensors, {tally.elements:>8} elements equal", flush=True)
+    if path := os.environ.get("WPACK_PROOFS"):
+        row = {"layout": layout, "framework": framework, "what": what, "world": world}
+        with open(path, "a", encoding="utf-8") as rows:
+            rows.write(json.dumps({**row, "tensors": tally.tensors, "elements": tally.elements}) + "\n")

@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-PROOFS = ("fsdp2", "fsdp1", "tp", "zero3", "zero12", "transformers5")
+PROOFS = ("fsdp2", "fsdp1", "wan22", "tp", "zero3", "zero12", "transformers5")
 
 
 def main(names):

@@ -74,6 +74,11 @@ fn flat_parameters_hold_what_an_fsdp1_plan_says() {
 }
 
 #[test]
+fn flat_parameters_hold_what_the_ready_plans_of_wan22_say() {
+    prove(&["wan22"]);
+}
+
+#[test]
 fn deepspeed_masters_hold_what_a_zero1_or_zero2_plan_says() {
     prove(&["zero12"]);
 }
