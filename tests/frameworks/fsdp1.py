@@ -18,6 +18,8 @@ CASES = list(itertools.product(
     (torch.float32, torch.bfloat16), (True, False), (None, torch.bfloat16, torch.float32),
 ))
 
+OTHER = {torch.float32: torch.bfloat16, torch.bfloat16: torch.float32}
+
 
 class Block(nn.Module):
     """A wrapped module with another one inside."""
@@ -41,14 +43,18 @@ class Inner(nn.Module):
 
 
 class Model(nn.Module):
-    """Nested units, odd sizes, a tie, a buffer, and a unit smaller than the world."""
+    """Nested units, odd sizes, a tie, a buffer, a unit smaller than the world, one that is frozen and of
+    another type, and an empty parameter. Frozen parameters among others PyTorch takes with `use_orig_params` only.
+    """
 
-    def __init__(self, dtype):
+    def __init__(self, dtype, use_orig):
         super().__init__()
         self.seven = nn.Parameter(torch.zeros(7, dtype=dtype))
         self.emb = nn.Embedding(11, 3, dtype=dtype)
-        self.blocks = nn.ModuleList([Block(dtype), Block(dtype, inner=False)])
-        self.ten = nn.Parameter(torch.zeros(10, dtype=dtype))
+        self.blocks = nn.ModuleList([Block(dtype), Block(OTHER[dtype], inner=False)])
+        self.blocks[1].requires_grad_(False)
+        self.ten = nn.Parameter(torch.zeros(10, dtype=dtype), requires_grad=not use_orig)
+        self.none = nn.Parameter(torch.zeros(0, 4, dtype=dtype))
         self.big = nn.Parameter(torch.zeros(2_003, 5, dtype=dtype))
         self.head = nn.Linear(3, 11, bias=False, dtype=dtype)
         self.head.weight = self.emb.weight
@@ -77,7 +83,7 @@ def work(rank, world, files):
     dist.init_process_group("gloo", rank=rank, world_size=world)
     for at, (dtype, use_orig, mixed) in enumerate(CASES):
         shards = packs.shard(files[at], rank)
-        model = proof.fill(Model(dtype))
+        model = proof.fill(Model(dtype, use_orig))
         buffer = model.buf.clone()
         wrapped = FullyShardedDataParallel(
             model, use_orig_params=use_orig, device_id=torch.device("cpu"),
@@ -102,7 +108,7 @@ def prove(folder):
     for world in proof.WORLDS:
         files = []
         for at, (dtype, use_orig, mixed) in enumerate(CASES):
-            model = proof.fill(Model(dtype))
+            model = proof.fill(Model(dtype, use_orig))
             files.append(packs.convert(
                 folder / f"fsdp1.{at}.{world}", proof.tensors(model),
                 plan=plan(model, world, use_orig, mixed),

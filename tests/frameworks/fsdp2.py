@@ -34,7 +34,7 @@ def work(rank, world, axes, files):
 
 def prove(folder):
     cases = [("fsdp2", {"fsdp": world}) for world in proof.WORLDS]
-    cases += [("hsdp", {"dp_replicate": 2, "fsdp": 2})]
+    cases += [("hsdp", {"dp_replicate": 2, "fsdp": size}) for size in (2, 3)]
     cases += [("usp+fsdp2", {"sp": world}) for world in proof.WORLDS]
     cases += [("usp+fsdp2", axes) for axes in ({"sp": 2, "fsdp": 2}, {"fsdp": 2, "sp": 2}, {"sp": 2, "fsdp": 3})]
     for layout, axes in cases:
