@@ -1,7 +1,9 @@
-r"""Runs the proofs: each compares the slices of packs with what a framework holds on every rank.
+r"""Runs proofs: each compares the slices of packs with what a framework holds on every rank.
 
     WPACK_BIN=target/debug/wpack WPACK_SLICES=target/debug/examples/slices \
         python tests/frameworks/run.py [zero3 fsdp2 ...]
+
+Without names those of the frameworks in tests/requirements.txt, which CI runs; `all` beside this file runs more.
 """
 
 import importlib

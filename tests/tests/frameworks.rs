@@ -3,6 +3,7 @@
 //! `WPACK_TEST_PYTHON` names a Python with the packages of `tests/requirements.txt`; `tests/run` sets it,
 //! and `WPACK_REQUIRE_FRAMEWORKS=1`, without which the proofs are left out where there is none.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -56,6 +57,27 @@ fn prove(names: &[&str]) {
     );
     assert!(output.status.success(), "{out}\n{err}");
     eprintln!("{out}{err}");
+}
+
+/// A layout names the versions that the proofs install, and no other.
+#[test]
+fn layouts_name_the_versions_that_are_asked() {
+    let lists = wpack_tests::files(&wpack_tests::root().join("tests"))
+        .into_iter()
+        .filter(|path| path.extension().is_some_and(|kind| kind == "txt"));
+    let mut installed = BTreeSet::new();
+    for list in lists {
+        let text = std::fs::read_to_string(list).unwrap();
+        installed.extend(text.lines().map(|line| line.replace("==", " ")));
+    }
+    let proven: BTreeSet<_> = wpack_plan::layouts()
+        .iter()
+        .flat_map(|layout| layout.proven)
+        .collect();
+    assert!(!proven.is_empty());
+    for version in proven {
+        assert!(installed.contains(*version), "{version} is not installed");
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::step::{Step, StepKind};
 pub(super) static LAYOUT: Layout = Layout {
     name: "rules",
     summary: "what the rules of a plan file say, step by step",
-    proven: &[],
+    proven: &["megatron-core 0.16.1", "vllm 0.33.0"],
     source: &[
         "megatron/core/tensor_parallel/layers.py _initialize_affine_weight_cpu",
         "vllm/model_executor/layers/linear.py QKVParallelLinear.weight_loader",

@@ -18,7 +18,7 @@ const SOURCE: &[&str] = &[
     "deepspeed/runtime/zero/stage_1_and_2.py DeepSpeedZeroOptimizer._round_robin_reorder",
     "deepspeed/runtime/utils.py align_dense_tensors",
 ];
-const PROVEN: &[&str] = &["deepspeed 0.19.8"];
+const PROVEN: &[&str] = &["deepspeed 0.19.8", "deepspeed 0.16.9"];
 
 pub(super) static ZERO1: Layout = Layout {
     name: "zero1",

@@ -7,7 +7,7 @@ use crate::placement::Placement;
 pub(super) static LAYOUT: Layout = Layout {
     name: "zero3",
     summary: "DeepSpeed ZeRO-3: each parameter flat, ceil(n/W) elements per rank",
-    proven: &["deepspeed 0.19.8"],
+    proven: &["deepspeed 0.19.8", "deepspeed 0.16.9"],
     source: &[
         "deepspeed/runtime/zero/partition_parameters.py Init._partition_param",
         "deepspeed/runtime/zero/partition_parameters.py Init._aligned_size",
