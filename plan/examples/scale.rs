@@ -25,7 +25,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!(
         "layout                plan     extents      slices  a rank's slices  a rank's bytes    peak memory"
     );
-    for (layout, text) in support::plans_of_many(tensors, ranks) {
+    for planned in support::plans_of_many(tensors, ranks) {
+        let (layout, text) = (planned.name, planned.text);
         if !wanted.is_empty() && !wanted.iter().any(|name| name == layout) {
             continue;
         }

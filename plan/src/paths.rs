@@ -1,6 +1,6 @@
 //! Names of tensors as paths of modules, and patterns over them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use regex::{Regex, RegexSet};
@@ -90,21 +90,44 @@ impl Patterns {
     }
 }
 
-/// The longest module path above `name` that a pattern matches; `*` stands for one part.
-pub(crate) fn innermost<'n>(name: &'n str, patterns: &[String]) -> Option<&'n str> {
-    above(name).find(|path| patterns.iter().any(|pattern| matches(pattern, path)))
+/// Paths of modules; `*` stands for one part. A plan may name each of very many modules in full.
+pub(crate) struct Modules<'p> {
+    full: HashSet<&'p str>,
+    starred: Vec<&'p str>,
 }
 
-/// The patterns, and whether a module above one of the names is one that it matches.
-pub(crate) fn known_modules<'p, 'n>(
-    patterns: &'p [String],
-    names: impl Iterator<Item = &'n str>,
-) -> impl Iterator<Item = (&'p str, bool)> {
-    let paths: BTreeSet<&str> = names.flat_map(above).collect();
-    patterns.iter().map(move |pattern| {
-        let known = paths.iter().any(|path| matches(pattern, path));
-        (pattern.as_str(), known)
-    })
+impl<'p> Modules<'p> {
+    pub(crate) fn new(patterns: &'p [String]) -> Self {
+        let patterns = patterns.iter().map(String::as_str);
+        let (starred, full): (Vec<_>, Vec<_>) = patterns.partition(|text| text.contains('*'));
+        Self {
+            full: full.into_iter().collect(),
+            starred,
+        }
+    }
+
+    fn has(&self, path: &str) -> bool {
+        self.full.contains(path) || self.starred.iter().any(|pattern| matches(pattern, path))
+    }
+
+    /// The longest module path above `name` that is one of these.
+    pub(crate) fn innermost<'n>(&self, name: &'n str) -> Option<&'n str> {
+        above(name).find(|path| self.has(path))
+    }
+
+    /// The patterns, and whether a module above one of the names is one that it matches.
+    pub(crate) fn known<'n>(
+        &self,
+        names: impl Iterator<Item = &'n str>,
+    ) -> impl Iterator<Item = (&'p str, bool)> {
+        let paths: BTreeSet<&str> = names.flat_map(above).collect();
+        let full = self.full.iter().map(|path| (*path, paths.contains(path)));
+        let starred = self.starred.iter().map(|pattern| {
+            let known = paths.iter().any(|path| matches(pattern, path));
+            (*pattern, known)
+        });
+        full.chain(starred).collect::<Vec<_>>().into_iter()
+    }
 }
 
 /// The module paths above a name, the longest first.
@@ -136,17 +159,17 @@ mod tests {
             "blocks.*.attn".to_owned(),
             "head".to_owned(),
         ];
-        assert_eq!(
-            innermost("blocks.3.attn.q.weight", &units),
-            Some("blocks.3.attn")
-        );
-        assert_eq!(innermost("blocks.3.ffn.0.weight", &units), Some("blocks.3"));
-        assert_eq!(innermost("head.weight", &units), Some("head"));
-        assert_eq!(innermost("header.weight", &units), None);
-        assert_eq!(innermost("blocks.weight", &units), None);
-        assert_eq!(innermost("weight", &units), None);
+        let modules = Modules::new(&units);
+        let innermost = |name| modules.innermost(name);
+        assert_eq!(innermost("blocks.3.attn.q.weight"), Some("blocks.3.attn"));
+        assert_eq!(innermost("blocks.3.ffn.0.weight"), Some("blocks.3"));
+        assert_eq!(innermost("head.weight"), Some("head"));
+        assert_eq!(innermost("header.weight"), None);
+        assert_eq!(innermost("blocks.weight"), None);
+        assert_eq!(innermost("weight"), None);
         let names = ["blocks.3.attn.q.weight", "header.weight"];
-        let known: Vec<_> = known_modules(&units, names.into_iter()).collect();
+        let mut known: Vec<_> = modules.known(names.into_iter()).collect();
+        known.sort_unstable();
         assert_eq!(
             known,
             [("blocks.*", true), ("blocks.*.attn", true), ("head", false)]

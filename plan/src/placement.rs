@@ -33,6 +33,15 @@ pub(crate) enum Placement {
     },
 }
 
+/// What decides which coordinates hold the same, whatever they hold.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Spread<'p> {
+    /// Runs of so many coordinates hold the same.
+    Cut(&'p Axes, u64),
+    /// These coordinates hold the same, the others nothing.
+    Owned(&'p Axes, &'p [u64]),
+}
+
 impl Placement {
     /// The axes it lies on.
     pub(crate) fn axes(&self) -> &Axes {
@@ -47,10 +56,29 @@ impl Placement {
     /// they hold nothing of the tensor.
     pub(crate) fn group(&self, mesh: &Mesh, coords: &[u32]) -> Option<u64> {
         let here = self.axes().at(mesh, coords);
+        match self.spread(mesh) {
+            Spread::Cut(_, replicas) => Some(here / replicas),
+            Spread::Owned(_, at) => at.contains(&here).then_some(0),
+        }
+    }
+
+    /// What [`Placement::group`] depends on.
+    pub(crate) fn spread(&self, mesh: &Mesh) -> Spread<'_> {
         match self {
-            Self::Shard { axes, rule, .. } => Some(here / rule.replicas(axes.size(mesh))),
-            Self::FlatShard { .. } => Some(here),
-            Self::Owned { at, .. } => at.contains(&here).then_some(0),
+            Self::Shard { axes, rule, .. } => Spread::Cut(axes, rule.replicas(axes.size(mesh))),
+            Self::FlatShard { axes, .. } => Spread::Cut(axes, 1),
+            Self::Owned { axes, at } => Spread::Owned(axes, at),
+        }
+    }
+
+    /// The same for any flat group: what the size of a part depends on.
+    pub(crate) fn unnamed(&self) -> Self {
+        match self {
+            Self::FlatShard { axes, .. } => Self::FlatShard {
+                axes: axes.clone(),
+                group: None,
+            },
+            other => other.clone(),
         }
     }
 

@@ -7,6 +7,7 @@ use wpack_format::{Owners, ResolvedPlan, Role, Slice};
 use crate::component::Component;
 use crate::draft::{Draft, Placed};
 use crate::index::{index, index32};
+use crate::layouts;
 use crate::mesh::Mesh;
 use crate::roles::{self, Overrides};
 use crate::rules::Rules;
@@ -43,8 +44,8 @@ pub struct PlannedExtent {
     pub slice_count: u32,
     /// A rank among the owners, all of which hold the same.
     pub(crate) witness: u32,
-    /// The lists of placements whose tensors it holds, ascending.
-    pub(crate) lists: Vec<u32>,
+    /// The spreads whose tensors it holds, ascending.
+    pub(crate) spreads: Vec<u32>,
 }
 
 /// What was decided on a tensor.
@@ -71,7 +72,13 @@ pub fn plan(inventory: &Inventory, request: &Request) -> Result<Plan, Error> {
         let verdicts = overrides.decide(spec, cut)?;
         let mesh = resolved.mesh.as_ref().filter(|_| cut);
         let mut placed = match mesh {
-            None => Placed::whole(spec.tensors.len()),
+            None => {
+                if layout.parts.iter().any(|part| part.name == "rules") {
+                    let options = request.options.of(&spec.name);
+                    layouts::check_whole(spec, &layout.text, options, &verdicts)?;
+                }
+                Placed::whole(spec.tensors.len())
+            }
             Some(mesh) => {
                 let mut draft = Draft::new(
                     &layout.text,
@@ -90,19 +97,21 @@ pub fn plan(inventory: &Inventory, request: &Request) -> Result<Plan, Error> {
             *noted.entry((option, pattern)).or_default() |= used;
         }
         let decisions = rules.decide(spec, &layout.text, &verdicts, &placed, mesh);
-        let component = Component::new(spec, &layout.text, placed, decisions);
+        let component = Component::new(spec, &layout.text, placed, decisions, mesh);
         let index = index32(components.len());
         extents.extend(component.extents(index, mesh)?);
         components.push(component);
     }
-    overrides.check_used(resolved.layouts.iter().any(|layout| layout.axis.is_some()))?;
-    // A pattern may speak of one component and not of another.
-    if let Some(((option, pattern), _)) = noted.into_iter().find(|(_, used)| !used) {
-        return Err(Error::PatternUnused {
-            option,
-            pattern,
-            of: "of the components that it is for".into(),
-        });
+    if !request.unused_patterns {
+        overrides.check_used(resolved.layouts.iter().any(|layout| layout.axis.is_some()))?;
+        // A pattern may speak of one component and not of another.
+        if let Some(((option, pattern), _)) = noted.into_iter().find(|(_, used)| !used) {
+            return Err(Error::PatternUnused {
+                option,
+                pattern,
+                of: "of the components that it is for".into(),
+            });
+        }
     }
     let total = extents.iter().try_fold(0u64, |total, extent| {
         total

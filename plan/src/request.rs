@@ -22,6 +22,9 @@ pub struct Request {
     pub shard: Vec<String>,
     /// What layouts must know of the model.
     pub options: Options,
+    /// Whether patterns that no tensor falls under are let be. They are an error where somebody just
+    /// wrote them; those of a pack that is cut again may be of use to its own layout alone.
+    pub unused_patterns: bool,
 }
 
 /// The layouts of every component, and the mesh if one of them needs it.

@@ -244,3 +244,22 @@ fn empty_inventories_plan_to_nothing() {
         assert_eq!(plan.rank_bytes(0), 0);
     }
 }
+
+/// Rules that name no axis cut nothing, and still must speak of every parameter.
+#[test]
+fn rules_without_an_axis_speak_of_every_parameter() {
+    let inventory = model(vec![
+        tensor("a", DType::F32, &[4]),
+        tensor("b", DType::F32, &[4]),
+    ]);
+    let planned = |text: &str| {
+        let file = wpack_plan::PlanFile::parse(&format!("layout = \"rules\"\n{text}")).unwrap();
+        plan(&inventory, &file.request().unwrap()).map(|plan| plan.ranks())
+    };
+    let rule = "[[rule]]\nmatch = \"a\"\nplace = [\"Replicate\"]\n";
+    assert_eq!(planned("").unwrap_err().code(), "no-rule");
+    let error = planned(rule).unwrap_err();
+    assert!(error.to_string().contains("`b`"), "{error}");
+    assert_eq!(planned("default_place = [\"Replicate\"]"), Ok(None));
+    assert_eq!(planned(&rule.replace("\"a\"", "\"*\"")), Ok(None));
+}

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use super::Layout;
 use crate::draft::{Draft, Member};
-use crate::paths::{innermost, known_modules};
+use crate::paths::Modules;
 use crate::placement::Placement;
 use crate::stream::{Stream, number};
 use crate::{Error, Fault, TensorSpec};
@@ -39,8 +39,9 @@ fn place(draft: &mut Draft<'_>) -> Result<(), Error> {
     let options = &draft.options().fsdp1;
     let mut units: Vec<(&str, Vec<Member<'_>>)> = Vec::new();
     let mut known = HashMap::new();
+    let modules = Modules::new(&options.units);
     for member in draft.ordered()? {
-        let unit = unit_of(draft, member.tensor)?;
+        let unit = unit_of(draft, &modules, member.tensor)?;
         let at = *known.entry(unit).or_insert_with(|| {
             units.push((unit, Vec::new()));
             units.len() - 1
@@ -50,7 +51,7 @@ fn place(draft: &mut Draft<'_>) -> Result<(), Error> {
         }
     }
     let names = draft.tensors().flat_map(|(_, tensor)| &tensor.names);
-    let known = known_modules(&options.units, names.map(String::as_str));
+    let known = modules.known(names.map(String::as_str));
     draft.note_all("fsdp1.units", known);
     for (unit, members) in units {
         let name = if unit.is_empty() {
@@ -102,12 +103,15 @@ fn place(draft: &mut Draft<'_>) -> Result<(), Error> {
 }
 
 /// The wrapped module that a parameter belongs to; empty for the root.
-fn unit_of<'a>(draft: &Draft<'a>, tensor: &'a TensorSpec) -> Result<&'a str, Error> {
-    let patterns = &draft.options().fsdp1.units;
+fn unit_of<'a>(
+    draft: &Draft<'a>,
+    modules: &Modules<'_>,
+    tensor: &'a TensorSpec,
+) -> Result<&'a str, Error> {
     let mut units = tensor
         .names
         .iter()
-        .map(|name| innermost(name, patterns).unwrap_or(""));
+        .map(|name| modules.innermost(name).unwrap_or(""));
     let unit = units.next().unwrap_or("");
     match units.find(|other| *other != unit) {
         None => Ok(unit),

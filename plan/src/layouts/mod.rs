@@ -14,6 +14,7 @@ mod usp;
 mod zero12;
 mod zero3;
 
+pub(crate) use rules::check_whole;
 pub use style::Style;
 
 use crate::draft::Draft;

@@ -2,13 +2,14 @@
 //! has, such as the fused weights of Megatron and vLLM, is written as a rule.
 
 use super::Layout;
-use crate::Error;
-use crate::TensorSpec;
 use crate::draft::Draft;
 use crate::options::{NameRule, Options};
 use crate::paths::Patterns;
 use crate::placement::Placement;
+use crate::roles::Verdict;
 use crate::step::{Step, StepKind};
+use crate::{ComponentSpec, Error, TensorSpec};
+use wpack_format::Role;
 
 pub(super) static LAYOUT: Layout = Layout {
     name: "rules",
@@ -27,6 +28,41 @@ pub(super) static LAYOUT: Layout = Layout {
 fn steps(options: &Options) -> impl Iterator<Item = &Step> {
     let of_rules = options.rules.iter().flat_map(|rule| &rule.place);
     of_rules.chain(options.default_place.iter().flatten())
+}
+
+/// Refuses a parameter that no rule speaks of where no step of any rule names an axis, so that nothing
+/// is placed.
+pub(crate) fn check_whole(
+    spec: &ComponentSpec,
+    layout: &str,
+    options: &Options,
+    verdicts: &[Verdict],
+) -> Result<(), Error> {
+    if options.default_place.is_some() {
+        return Ok(());
+    }
+    let patterns = options.rules.iter().map(|rule| &rule.pattern);
+    let mut patterns = Patterns::new(patterns).map_err(|why| Error::Rules {
+        component: spec.name.clone(),
+        layout: layout.to_owned(),
+        why,
+    })?;
+    let parameters = spec
+        .tensors
+        .iter()
+        .zip(verdicts)
+        .filter(|(_, verdict)| verdict.role == Role::Parameter);
+    for (tensor, _) in parameters {
+        if patterns.find(&tensor.names).is_none() {
+            return Err(Error::NoRule {
+                component: spec.name.clone(),
+                tensor: tensor.names.first().cloned().unwrap_or_default(),
+                layout: layout.to_owned(),
+                what: "rule",
+            });
+        }
+    }
+    Ok(())
 }
 
 fn place(draft: &mut Draft<'_>) -> Result<(), Error> {

@@ -37,6 +37,7 @@ impl PlanFile {
             replicate: self.replicate.clone(),
             shard: self.shard.clone(),
             options,
+            unused_patterns: false,
         })
     }
 

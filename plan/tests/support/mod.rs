@@ -25,84 +25,202 @@ pub(crate) fn model(tensors: Vec<TensorSpec>) -> Inventory {
     }
 }
 
-/// A model of very many tensors: layers of six, of one type.
+/// Tensors of a layer of [`many`].
+const LAYER: [(&str, &[u64]); 7] = [
+    ("q.weight", &[5120, 5120]),
+    ("q.bias", &[5120]),
+    ("up.weight", &[13824, 5120]),
+    ("modulation", &[1, 6, 5120]),
+    ("scale", &[]),
+    ("down.weight", &[5120, 13824]),
+    ("experts", &[64, 32, 512]),
+];
+
+/// A model of very many tensors: layers of seven, of one type.
 pub(crate) fn many(tensors: usize) -> Inventory {
-    let shapes: [(&str, &[u64]); 6] = [
-        ("q.weight", &[5120, 5120]),
-        ("q.bias", &[5120]),
-        ("up.weight", &[13824, 5120]),
-        ("modulation", &[1, 6, 5120]),
-        ("scale", &[]),
-        ("down.weight", &[5120, 13824]),
-    ];
     model(
         (0..tensors)
             .map(|at| {
-                let (name, shape) = shapes[at % shapes.len()];
-                tensor(
-                    &format!("layers.{}.{name}", at / shapes.len()),
-                    DType::Bf16,
-                    shape,
-                )
+                let (name, shape) = LAYER[at % LAYER.len()];
+                let layer = at / LAYER.len();
+                tensor(&format!("layers.{layer}.{name}"), DType::Bf16, shape)
             })
             .collect(),
     )
 }
 
-/// A plan for each kind of layout of [`many`]: one rule for each tensor, a unit for each layer.
-pub(crate) fn plans_of_many(tensors: usize, ranks: u32) -> Vec<(&'static str, String)> {
-    let tp = 8;
-    let wide = ranks / tp;
+/// A plan for [`many`], and how many extents and slices it must have.
+pub(crate) struct Planned {
+    pub(crate) name: &'static str,
+    pub(crate) text: String,
+    pub(crate) extents: u64,
+    pub(crate) slices: u64,
+}
+
+/// A plan for each layout and some products of them: one rule for each tensor, a unit for each layer.
+/// Ranks must be a multiple of 40, and at most as many as layers.
+pub(crate) fn plans_of_many(tensors: usize, ranks: u32) -> Vec<Planned> {
     let mut styles = String::from("default_style = \"replicate\"\n");
     let mut steps = String::from("default_place = [\"Replicate\"]\n");
+    // How many tensors tensor parallelism cuts, how many are experts, and how many only data parallelism cuts.
+    let (mut by_tp, mut experts, mut others, mut scales) = (0, 0, 0, 0);
     for at in 0..tensors {
-        let layer = at / 6;
-        let (name, style, step) = match at % 6 {
-            0 => ("q.weight", "colwise", "tp: Shard(0, even)"),
-            2 => (
-                "up.weight",
+        let (name, _) = LAYER[at % LAYER.len()];
+        let (style, step) = match name {
+            "q.weight" => ("colwise", "tp: Shard(0, even)"),
+            "up.weight" => (
                 "packed_colwise",
                 "tp: Shard(0, blocks(6912: even, 6912: even))",
             ),
-            5 => ("down.weight", "rowwise", "tp: Shard(1, even)"),
-            _ => continue,
+            "down.weight" => ("rowwise", "tp: Shard(1, even)"),
+            "experts" => ("grouped_gemm", "tp: Shard(0, even)"),
+            _ => {
+                *(if name == "scale" {
+                    &mut scales
+                } else {
+                    &mut others
+                }) += 1;
+                continue;
+            }
         };
-        let name = format!("[[rule]]\nmatch = \"layers.{layer}.{name}\"\n");
-        styles += &format!("{name}style = \"{style}\"\n");
-        steps += &format!("{name}place = [\"{step}\", \"dp: Shard(0, chunk)\"]\n");
+        *(if name == "experts" {
+            &mut experts
+        } else {
+            &mut by_tp
+        }) += 1;
+        let layer = at / LAYER.len();
+        let head = format!("[[rule]]\nmatch = \"layers.{layer}.{name}\"\n");
+        styles += &format!("{head}style = \"{style}\"\n");
+        steps += &format!("{head}place = [\"{step}\", \"dp: Shard(0, chunk)\"]\n");
     }
+    let layers = u64::try_from(tensors.div_ceil(LAYER.len())).unwrap();
     let units =
         "order = \"checkpoint\"\nfsdp1 = { units = [\"layers.*\"], use_orig_params = true }\n";
+    let masters = "order = \"checkpoint\"\nzero = { master = true }\n";
     let stages = "stages = { layers = \"layers\" }\n";
-    let plan = |layout: &str, mesh: String, facts: &str| {
-        format!("layout = \"{layout}\"\nmesh = \"{mesh}\"\n{facts}")
-    };
-    vec![
-        ("zero3", plan("zero3", format!("dp={ranks}"), "")),
-        ("fsdp2", plan("fsdp2", format!("fsdp={ranks}"), "")),
-        ("fsdp1", plan("fsdp1", format!("fsdp={ranks}"), units)),
+    let both = format!("{stages}{styles}");
+    let (all, eighth, fortieth) = (
+        u64::from(ranks),
+        u64::from(ranks / 8),
+        u64::from(ranks / 40),
+    );
+    let cut = by_tp + experts;
+    let parameters = cut + others;
+    let whole = parameters + scales;
+    let split = all * parameters + scales;
+    let styled = format!("fsdp={eighth},tp=8");
+    let three = format!("pp=5,fsdp={fortieth},tp=8");
+    let plans: [(&'static str, &str, String, &str, u64, u64); 18] = [
+        ("replicate", "replicate", String::new(), "", 1, whole),
+        ("usp", "usp", String::new(), "", 1, whole),
+        ("zero1", "zero1", String::new(), "", 1, whole),
+        ("zero2", "zero2", String::new(), "", 1, whole),
+        (
+            "zero2, masters",
+            "zero2",
+            format!("dp={all}"),
+            masters,
+            all + 1,
+            whole + all,
+        ),
+        ("zero3", "zero3", format!("dp={all}"), "", all + 1, split),
+        (
+            "fsdp1",
+            "fsdp1",
+            format!("fsdp={all}"),
+            units,
+            all + 1,
+            all * layers + scales,
+        ),
+        ("fsdp2", "fsdp2", format!("fsdp={all}"), "", all + 1, split),
         (
             "hsdp",
-            plan("hsdp", format!("dp_replicate={tp},fsdp={wide}"), ""),
+            "hsdp",
+            format!("dp_replicate=8,fsdp={eighth}"),
+            "",
+            eighth + 1,
+            eighth * parameters + scales,
+        ),
+        (
+            "tp",
+            "tp",
+            format!("dp={eighth},tp=8"),
+            &styles,
+            9,
+            8 * cut + others + scales,
+        ),
+        (
+            "ep",
+            "ep",
+            format!("dp={eighth},ep=8"),
+            &styles,
+            9,
+            8 * experts + by_tp + others + scales,
+        ),
+        ("pp", "pp", format!("pp={all}"), stages, all, whole),
+        (
+            "rules",
+            "rules",
+            format!("dp={eighth},tp=8"),
+            &steps,
+            all + 1,
+            all * cut + others + scales,
+        ),
+        (
+            "usp+fsdp2",
+            "usp+fsdp2",
+            format!("sp={all}"),
+            "",
+            all + 1,
+            split,
         ),
         (
             "tp+fsdp2",
-            plan("tp+fsdp2", format!("fsdp={wide},tp={tp}"), &styles),
+            "tp+fsdp2",
+            styled,
+            &styles,
+            all + eighth + 1,
+            all * cut + eighth * others + scales,
+        ),
+        (
+            "ep+fsdp2",
+            "ep+fsdp2",
+            format!("efsdp={eighth},ep=8"),
+            &styles,
+            all + 1,
+            split,
         ),
         (
             "pp+fsdp2",
-            plan("pp+fsdp2", format!("pp={tp},fsdp={wide}"), stages),
+            "pp+fsdp2",
+            format!("pp=8,fsdp={eighth}"),
+            stages,
+            all + 8,
+            eighth * parameters + scales,
         ),
-        ("rules", plan("rules", format!("dp={wide},tp={tp}"), &steps)),
         (
-            "zero2, masters",
-            plan(
-                "zero2",
-                format!("dp={ranks}"),
-                "order = \"checkpoint\"\nzero = { master = true }\n",
-            ),
+            "pp+tp+fsdp2",
+            "pp+tp+fsdp2",
+            three,
+            &both,
+            all + all / 8 + 5,
+            fortieth * (8 * cut + others) + scales,
         ),
-    ]
+    ];
+    let planned = |(name, layout, mesh, facts, extents, slices): (_, &str, String, &str, _, _)| {
+        let mesh = if mesh.is_empty() {
+            mesh
+        } else {
+            format!("mesh = \"{mesh}\"\n")
+        };
+        Planned {
+            name,
+            text: format!("layout = \"{layout}\"\n{mesh}{facts}"),
+            extents,
+            slices,
+        }
+    };
+    plans.into_iter().map(planned).collect()
 }
 
 /// The row-major element of the tensor at each place of a slice, in order; none for fill.
