@@ -127,11 +127,30 @@ pub enum Error {
         /// Number of extents.
         extents: usize,
     },
-    /// The wanted layout cannot be planned for the pack's tensors.
-    #[error("the pack cannot be cut as asked")]
+    /// The wanted layout cannot be planned for the pack's tensors, or not with what the pack knows of
+    /// the model.
+    #[error("`{path}` cannot be cut again as layout `{layout}`")]
     Plan {
+        /// The file.
+        path: String,
+        /// The layout asked for.
+        layout: String,
+        /// The command that makes a pack for it.
+        convert: Option<String>,
         /// What the planner says.
         source: wpack_plan::Error,
+    },
+    /// The plan that a pack is to be opened with does to names or values what conversion did not.
+    #[error(
+        "the plan renames, merges, pads or casts tensors of component `{component}`, which is past changing in `{path}`"
+    )]
+    PlanTransforms {
+        /// The file.
+        path: String,
+        /// The component.
+        component: String,
+        /// The command that makes a pack for the plan.
+        convert: String,
     },
     /// The pack does not hold what the wanted layout asks for: all of a tensor's elements, as values
     /// of its own type.
@@ -143,6 +162,8 @@ pub enum Error {
         tensor: String,
         /// A remark in brackets, or nothing.
         kind: &'static str,
+        /// The command that makes a pack for the wanted layout.
+        convert: String,
     },
     /// No component has this name.
     #[error("no component `{name}`; the pack has {have}")]
@@ -250,7 +271,8 @@ impl Error {
             Self::EmbeddedFile { .. } => "digest-mismatch",
             Self::Inconsistent { .. } => "inconsistent-index",
             Self::RankOutsideMesh { .. } => "rank-outside-mesh",
-            Self::Plan { source } => source.code(),
+            Self::Plan { source, .. } => source.code(),
+            Self::PlanTransforms { .. } => "plan-transforms",
             Self::NotStored { .. } => "not-stored",
             Self::UnknownExtent { .. } => "unknown-extent",
             Self::UnknownComponent { .. } => "unknown-component",
@@ -286,9 +308,19 @@ impl Error {
             | Self::EmbeddedFile { path, .. } => {
                 Some(format!("`wpack verify {path}` lists all damage; copy the pack again"))
             }
-            Self::Plan { source } => source.hint(),
-            Self::NotStored { .. } => {
-                Some("convert the checkpoint again, for the layout that is wanted".to_owned())
+            Self::Plan { source, convert, .. } => {
+                let hints = [
+                    source.hint(),
+                    convert.as_deref().map(|command| format!("a pack for it: `{command}`")),
+                ];
+                let hints: Vec<String> = hints.into_iter().flatten().collect();
+                (!hints.is_empty()).then(|| hints.join("; "))
+            }
+            Self::PlanTransforms { convert, .. } => Some(format!(
+                "leave `transform` out of the plan: names are those in the pack; a pack for it: `{convert}`"
+            )),
+            Self::NotStored { convert, .. } => {
+                Some(format!("convert the checkpoint again: `{convert}`"))
             }
             Self::Inconsistent { .. } => Some("convert the checkpoint again".to_owned()),
             Self::RankOutsideMesh { ranks, .. } => Some(format!(

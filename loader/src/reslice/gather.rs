@@ -2,14 +2,19 @@
 
 use std::ops::ControlFlow;
 
+use wpack_format::DType;
+
 use super::{
-    Reslice, ResliceEntry,
-    stored::{Finder, Piece},
+    Piece, Reslice, ResliceEntry,
+    table::Finder,
+    widen::{widen, width},
 };
 use crate::{ByteSource, Error};
 
 /// Pieces shorter than this are read together with what lies between them.
 const SMALL: u64 = 64 << 10;
+/// Elements that are cast at a time.
+const CAST: usize = 64 << 10;
 /// Bytes read at a time for small pieces.
 const WINDOW: usize = 1 << 20;
 
@@ -37,8 +42,14 @@ impl Reslice {
         };
         let mut rest = into;
         let mut outcome = Ok(());
-        self.visit(&mut Finder::default(), entry, &mut |piece| {
-            let (Piece::Bytes { len, .. } | Piece::Fill { len, .. }) = piece;
+        let visited = self.visit(&mut Finder::default(), entry, &mut |piece| {
+            let len = match piece {
+                Piece::Bytes { len, .. } | Piece::Fill { len, .. } => len,
+                Piece::Cast { len, from, .. } => {
+                    let width = width(from).map_or(1, |width| width as u64);
+                    (len / width).saturating_mul(4)
+                }
+            };
             let len = usize::try_from(len).unwrap_or(usize::MAX);
             let Some((now, later)) = std::mem::take(&mut rest).split_at_mut_checked(len) else {
                 outcome = Err(Error::WrongMemory {
@@ -50,6 +61,7 @@ impl Reslice {
             rest = later;
             outcome = match piece {
                 Piece::Bytes { at, .. } => window.read(at, now),
+                Piece::Cast { at, from, .. } => window.cast(at, from, now),
                 Piece::Fill { value, .. } => {
                     fill(now, &value, entry.dtype().bits());
                     Ok(())
@@ -60,8 +72,9 @@ impl Reslice {
             } else {
                 ControlFlow::Break(())
             }
-        })?;
-        outcome
+        });
+        outcome?;
+        visited.map_err(|tensor| self.not_stored(entry, tensor, self.convert()))
     }
 }
 
@@ -99,6 +112,23 @@ impl<S: ByteSource + ?Sized> Window<'_, S> {
         }
         if let Some(bytes) = self.of(at, into.len()) {
             into.copy_from_slice(bytes);
+        }
+        Ok(())
+    }
+
+    /// Reads elements of another type.
+    fn cast(&mut self, at: u64, from: DType, into: &mut [u8]) -> Result<(), Error> {
+        let Some(width) = width(from) else {
+            return Ok(());
+        };
+        let mut elements = vec![0; (into.len() / 4).min(CAST) * width];
+        let mut at = at;
+        for into in into.chunks_mut(CAST * 4) {
+            let elements = elements.get_mut(..into.len() / 4 * width);
+            let elements = elements.unwrap_or_default();
+            self.read(at, elements)?;
+            widen(from, elements, into);
+            at = at.saturating_add(elements.len() as u64);
         }
         Ok(())
     }

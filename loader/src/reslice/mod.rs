@@ -2,21 +2,28 @@
 //! are.
 //!
 //! All bytes of a checkpoint are in the pack, so a rank of any world size can have its slices. A
-//! slice that is a byte range of a stored one is a view without a copy: all of `zero3` and `fsdp2`
-//! from a `replicate` pack, but for slices with fill. Others are gathered from several ranges, which
-//! costs private memory; [`Reslice::explain`] says how much, and which command avoids it.
+//! slice that is a byte range of the file is a view without a copy: rows of a tensor that is stored
+//! whole, but for slices with fill; parts of a flat group whose stored part goes further, fill
+//! included. Others are gathered from several ranges, which costs private memory, and so do master
+//! copies that are made from the weights; [`Reslice::explain`] says how much, and which command
+//! avoids it.
+//!
+//! What a layout must know of the model beyond the pack's tensors, such as the style of each under
+//! tensor parallelism, comes from the plan file that the pack keeps, or from one that is given.
 
 mod explain;
 mod gather;
 mod options;
 mod ranges;
 mod stored;
+mod table;
 #[cfg(test)]
 mod tests;
+mod widen;
 
-use std::{borrow::Cow, collections::HashMap, ops::ControlFlow, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, ops::ControlFlow};
 
-use wpack_format::{Content, DType, Slice, SliceKind, TensorRef, TensorTable};
+use wpack_format::{Content, DType, FlatPart, Slice, SliceKind, SliceRef, TensorRef};
 use wpack_plan::{ComponentSpec, Inventory, Plan, TensorSpec};
 
 pub use self::{
@@ -25,7 +32,7 @@ pub use self::{
 };
 use self::{
     ranges::Range,
-    stored::{Finder, Piece},
+    table::{ComponentTable, Finder},
 };
 use crate::{ByteSource, Error, Index, Pack, shard::stored_shape};
 
@@ -33,17 +40,10 @@ use crate::{ByteSource, Error, Index, Pack, shard::stored_shape};
 #[derive(Debug)]
 pub struct Reslice {
     entries: Vec<ResliceEntry>,
+    /// The components that are wanted.
     components: Vec<ComponentTable>,
     explanation: Explanation,
     label: String,
-}
-
-#[derive(Debug)]
-struct ComponentTable {
-    name: String,
-    tensors: Arc<TensorTable>,
-    /// Stored slices that this rank can need, by tensor; and where each starts in the file.
-    stored: HashMap<u32, Vec<(Slice, u64)>>,
 }
 
 /// One slice that the rank wants.
@@ -62,6 +62,16 @@ enum Place {
     At(u64),
     /// In several, or in none.
     Apart,
+}
+
+/// A piece of a slice's bytes.
+enum Piece {
+    /// Bytes of the file.
+    Bytes { at: u64, len: u64 },
+    /// Bytes of the file, elements of a type that is not the slice's.
+    Cast { at: u64, len: u64, from: DType },
+    /// Fill.
+    Fill { len: u64, value: [u8; 16] },
 }
 
 impl Index {
@@ -87,33 +97,39 @@ impl Index {
         source: &(impl ByteSource + ?Sized),
         options: &ResliceOptions,
     ) -> Result<Reslice, Error> {
-        let count = u32::try_from(self.root().components.len()).unwrap_or(u32::MAX);
-        let tables = (0..count).map(|component| self.tensors(source, component));
-        let tables: Vec<Arc<TensorTable>> = tables.collect::<Result<_, _>>()?;
-        let names = self
-            .root()
-            .components
-            .iter()
-            .map(|record| record.name.clone());
-        let inventory = inventory(names.clone().zip(&tables));
-        let request = options.request(self)?;
-        let plan =
-            wpack_plan::plan(&inventory, &request).map_err(|source| Error::Plan { source })?;
-        drop(inventory);
+        let wanted = options.wanted(self)?;
+        let chosen = if wanted.take.is_empty() {
+            let all = (0..).zip(&self.root().components);
+            all.map(|(index, _)| index).collect()
+        } else {
+            let mut chosen = wanted.take.iter().map(|name| self.component(name));
+            let mut chosen = chosen.by_ref().collect::<Result<Vec<u32>, Error>>()?;
+            chosen.sort_unstable();
+            chosen.dedup();
+            chosen
+        };
+        let mut components = Vec::with_capacity(chosen.len());
+        for &component in &chosen {
+            let record = self.root().components.get(component as usize);
+            let name = record.map_or_else(String::new, |record| record.name.clone());
+            components.push(ComponentTable::new(name, self.tensors(source, component)?));
+        }
+        let refuse = |source| Error::Plan {
+            path: self.label().to_owned(),
+            layout: options.layout_text(self),
+            convert: Some(wanted.command(None)),
+            source,
+        };
+        let plan = wpack_plan::plan(&inventory(&components), &wanted.request).map_err(refuse)?;
         if let Some(ranks) = plan.ranks().filter(|ranks| options.rank >= *ranks) {
             return Err(Error::RankOutsideMesh {
                 rank: options.rank,
                 ranks,
             });
         }
-        let components = names.zip(tables).map(|(name, tensors)| ComponentTable {
-            name,
-            tensors,
-            stored: HashMap::new(),
-        });
         let mut reslice = Reslice {
-            entries: wanted(&plan, options.rank)?,
-            components: components.collect(),
+            entries: slices_of(&plan, options.rank).map_err(refuse)?,
+            components,
             explanation: Explanation {
                 rank: options.rank,
                 ranks: plan.ranks(),
@@ -125,25 +141,22 @@ impl Index {
             },
             label: self.label().to_owned(),
         };
-        reslice.find_stored(self, source)?;
-        reslice.place()?;
-        if reslice.explanation.gathered.bytes > 0 {
-            reslice.explanation.convert = Some(options::command(&request, &plan));
-        }
+        reslice.find_stored(self, source, &chosen)?;
+        reslice.place(&wanted.command(Some(&plan)))?;
         Ok(reslice)
     }
 }
 
 /// The pack's tensors as the planner takes them.
-fn inventory<'t>(tables: impl Iterator<Item = (String, &'t Arc<TensorTable>)>) -> Inventory {
+fn inventory(components: &[ComponentTable]) -> Inventory {
     let spec = |tensor: TensorRef<'_>| TensorSpec {
         names: tensor.names().map(|name| name.name.to_owned()).collect(),
         dtype: tensor.dtype,
         shape: tensor.shape.to_vec(),
     };
-    let components = tables.map(|(name, tensors)| ComponentSpec {
-        name,
-        tensors: tensors.iter().map(spec).collect(),
+    let components = components.iter().map(|component| ComponentSpec {
+        name: component.name.clone(),
+        tensors: component.tensors.iter().map(spec).collect(),
     });
     Inventory {
         components: components.collect(),
@@ -151,13 +164,13 @@ fn inventory<'t>(tables: impl Iterator<Item = (String, &'t Arc<TensorTable>)>) -
 }
 
 /// The slices that the plan gives a rank, in file order of a pack made for it.
-fn wanted(plan: &Plan, rank: u32) -> Result<Vec<ResliceEntry>, Error> {
+fn slices_of(plan: &Plan, rank: u32) -> Result<Vec<ResliceEntry>, wpack_plan::Error> {
     let mut entries = Vec::new();
     for at in plan.extents_of(rank) {
         let Some(extent) = plan.extents().get(at) else {
             continue;
         };
-        let slices = plan.slices(at).map_err(|source| Error::Plan { source })?;
+        let slices = plan.slices(at)?;
         entries.extend(slices.into_iter().map(|slice| ResliceEntry {
             component: extent.component as usize,
             len: slice.len_bytes().unwrap_or(0),
@@ -168,146 +181,191 @@ fn wanted(plan: &Plan, rank: u32) -> Result<Vec<ResliceEntry>, Error> {
     Ok(entries)
 }
 
+/// What a rank wants of one component.
+#[derive(Default)]
+struct Wants {
+    /// Per tensor: the least range that covers the elements that are wanted.
+    elements: HashMap<u32, (u64, u64)>,
+    /// Entries by their first tensor.
+    entries: HashMap<u32, Vec<usize>>,
+    /// Whether there are master copies among them.
+    masters: bool,
+}
+
+impl Wants {
+    fn some_of(&self, tensor: u32, from: u64, to: u64) -> bool {
+        let wanted = self.elements.get(&tensor);
+        wanted.is_some_and(|(first, last)| from < *last && *first < to)
+    }
+}
+
 impl Reslice {
-    /// Keeps the stored slices that hold elements which the rank wants.
-    fn find_stored(
-        &mut self,
-        index: &Index,
-        source: &(impl ByteSource + ?Sized),
-    ) -> Result<(), Error> {
-        // Per component and tensor: the least range that covers what is wanted.
-        let mut needed: Vec<HashMap<u32, (u64, u64)>> = Vec::new();
-        needed.resize_with(self.components.len(), HashMap::new);
-        for entry in &self.entries {
-            let Some(component) = self.components.get(entry.component) else {
+    /// What is wanted, by component.
+    fn wants(&self) -> Vec<Wants> {
+        let mut all: Vec<Wants> = Vec::new();
+        all.resize_with(self.components.len(), Wants::default);
+        for (at, entry) in self.entries.iter().enumerate() {
+            let (Some(component), Some(wants)) = (
+                self.components.get(entry.component),
+                all.get_mut(entry.component),
+            ) else {
                 continue;
             };
-            let Some(needed) = needed.get_mut(entry.component) else {
-                continue;
-            };
+            wants.masters |= entry.slice.kind == SliceKind::Master;
+            if let Some(tensor) = entry.slice.tensors().next() {
+                wants.entries.entry(tensor).or_default().push(at);
+            }
             stored::bounds(
                 &entry.slice,
                 |tensor| component.shape(tensor),
                 |tensor, from, to| {
-                    let all = needed.entry(tensor).or_insert((from, to));
-                    *all = (all.0.min(from), all.1.max(to));
+                    if from < to {
+                        let all = wants.elements.entry(tensor).or_insert((from, to));
+                        *all = (all.0.min(from), all.1.max(to));
+                    }
                 },
             );
         }
+        all
+    }
+
+    /// Keeps the stored slices that hold elements which the rank wants, and places entries that are
+    /// stored as they are, fill included.
+    fn find_stored(
+        &mut self,
+        index: &Index,
+        source: &(impl ByteSource + ?Sized),
+        chosen: &[u32],
+    ) -> Result<(), Error> {
+        let wants = self.wants();
         for (number, extent) in (0..).zip(&index.root().extents) {
-            let at = extent.component as usize;
-            let (Some(component), Some(needed)) = (self.components.get_mut(at), needed.get(at))
+            let Ok(at) = chosen.binary_search(&extent.component) else {
+                continue;
+            };
+            let (Some(component), Some(wants)) = (self.components.get_mut(at), wants.get(at))
             else {
                 continue;
             };
             let held = index.held(source, number)?;
-            for slice in held.slices.iter() {
-                if slice.kind != SliceKind::Value
-                    || !slice.tensors().any(|t| needed.contains_key(&t))
-                {
+            for stored in held.slices.iter() {
+                if stored.kind == SliceKind::Master && !wants.masters {
                     continue;
                 }
-                let slice = slice.to_slice();
-                let mut tensors: Vec<u32> = Vec::new();
-                stored::bounds(
-                    &slice,
-                    |tensor| component.shape(tensor),
-                    |tensor, from, to| {
-                        let wanted = needed.get(&tensor);
-                        if wanted.is_some_and(|(first, last)| from < *last && *first < to)
-                            && !tensors.contains(&tensor)
-                        {
-                            tensors.push(tensor);
-                        }
-                    },
-                );
-                let offset = held.extent.offset.saturating_add(slice.offset);
-                for tensor in tensors {
-                    component
-                        .stored
-                        .entry(tensor)
-                        .or_default()
-                        .push((slice.clone(), offset));
+                let same = stored.tensors().next();
+                let same = same.and_then(|tensor| wants.entries.get(&tensor));
+                let needed = stored
+                    .tensors()
+                    .any(|tensor| wants.elements.contains_key(&tensor));
+                if same.is_none() && !needed {
+                    continue;
                 }
+                let slice = stored.to_slice();
+                let offset = held.extent.offset.saturating_add(slice.offset);
+                for entry in same.into_iter().flatten() {
+                    if let Some(entry) = self.entries.get_mut(*entry)
+                        && is_same(&entry.slice, &stored)
+                        && entry.slice.content == slice.content
+                    {
+                        entry.place = Place::At(offset);
+                    }
+                }
+                component.keep(slice, offset, |tensor, from, to| {
+                    wants.some_of(tensor, from, to)
+                });
             }
         }
         Ok(())
     }
 
     /// Finds out which slices are one range, and that all others are there.
-    fn place(&mut self) -> Result<(), Error> {
+    fn place(&mut self, convert: &str) -> Result<(), Error> {
         let mut entries = std::mem::take(&mut self.entries);
         let mut finder = Finder::default();
         for entry in &mut entries {
-            let mut first: Option<u64> = None;
-            let mut end = 0;
-            let mut one = true;
-            let mut fill = 0_u64;
-            let whole = self.visit(&mut finder, entry, &mut |piece| {
-                match piece {
-                    Piece::Bytes { at, len } => {
-                        one &= first.is_none() || at == end;
-                        first.get_or_insert(at);
-                        end = at.saturating_add(len);
-                    }
-                    Piece::Fill { len, .. } => {
-                        one = false;
-                        fill = fill.saturating_add(len);
-                    }
-                }
-                ControlFlow::Continue(())
-            });
-            whole?;
-            let stored = self.stored_as_is(entry);
-            entry.place = match (stored, one) {
-                (Some(at), _) => Place::At(at),
-                (None, true) => Place::At(first.unwrap_or(0)),
-                (None, false) => Place::Apart,
-            };
             if entry.place == Place::Apart {
-                self.explanation.gathered.add(entry.len);
-                self.explanation.fill = self.explanation.fill.saturating_add(fill);
-            } else {
-                self.explanation.zero_copy.add(entry.len);
+                entry.place = self.place_of(entry, &mut finder, convert)?;
             }
+            let share = match entry.place {
+                Place::Apart => &mut self.explanation.gathered,
+                Place::At(_) => &mut self.explanation.zero_copy,
+            };
+            share.add(entry.len);
         }
         self.entries = entries;
+        if self.explanation.gathered.bytes > 0 {
+            self.explanation.convert = Some(convert.to_owned());
+        }
         Ok(())
     }
 
-    /// The place of a stored slice that is this very slice, its fill included.
-    fn stored_as_is(&self, entry: &ResliceEntry) -> Option<u64> {
-        let component = self.components.get(entry.component)?;
-        let tensor = tensor_of(&entry.slice)?;
-        let mut stored = component.stored.get(&tensor)?.iter();
-        let same = |(slice, _): &&(Slice, u64)| {
-            slice.content == entry.slice.content
-                && slice.dtype == entry.slice.dtype
-                && slice.kind == entry.slice.kind
-        };
-        stored.find(same).map(|(_, offset)| *offset)
+    /// The place of a slice that is not stored as it is.
+    fn place_of(
+        &mut self,
+        entry: &ResliceEntry,
+        finder: &mut Finder,
+        convert: &str,
+    ) -> Result<Place, Error> {
+        if let Some(at) = self.stretch(entry) {
+            return Ok(Place::At(at));
+        }
+        let mut first: Option<u64> = None;
+        let (mut end, mut one, mut fill) = (0, true, 0_u64);
+        let whole = self.visit(finder, entry, &mut |piece| {
+            match piece {
+                Piece::Bytes { at, len } => {
+                    one &= first.is_none() || at == end;
+                    first.get_or_insert(at);
+                    end = at.saturating_add(len);
+                }
+                Piece::Cast { .. } => one = false,
+                Piece::Fill { len, .. } => {
+                    one = false;
+                    fill = fill.saturating_add(len);
+                }
+            }
+            ControlFlow::Continue(())
+        });
+        if let Err(tensor) = whole {
+            return Err(self.not_stored(entry, tensor, convert));
+        }
+        if one {
+            return Ok(Place::At(first.unwrap_or(0)));
+        }
+        self.explanation.fill = self.explanation.fill.saturating_add(fill);
+        Ok(Place::Apart)
     }
 
-    /// Visits the pieces of a slice in the order of its bytes.
-    fn visit(
-        &self,
-        finder: &mut Finder,
-        entry: &ResliceEntry,
-        visit: &mut dyn FnMut(Piece) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
-        let missing = |tensor: u32| Error::NotStored {
+    /// The first byte of a flat slice that lies with its fill in one that is stored.
+    fn stretch(&self, entry: &ResliceEntry) -> Option<u64> {
+        let Content::Flat { parts } = &entry.slice.content else {
+            return None;
+        };
+        let component = self.components.get(entry.component)?;
+        component.stretch(&entry.slice, parts)
+    }
+
+    fn not_stored(&self, entry: &ResliceEntry, tensor: u32, convert: &str) -> Error {
+        let component = self.components.get(entry.component);
+        let tensor = component.and_then(|component| component.tensors.get_ref(tensor));
+        Error::NotStored {
             path: self.label.clone(),
-            tensor: self
-                .components
-                .get(entry.component)
-                .and_then(|component| component.tensors.get_ref(tensor))
-                .map_or_else(String::new, |tensor| tensor.name().to_owned()),
+            tensor: tensor.map_or_else(String::new, |tensor| tensor.name().to_owned()),
             kind: if entry.slice.kind == SliceKind::Value {
                 ""
             } else {
                 " (master copy)"
             },
-        };
+            convert: convert.to_owned(),
+        }
+    }
+
+    /// Visits the pieces of a slice in the order of its bytes; the error is a tensor that is not there.
+    fn visit(
+        &self,
+        finder: &mut Finder,
+        entry: &ResliceEntry,
+        visit: &mut dyn FnMut(Piece) -> ControlFlow<()>,
+    ) -> Result<(), u32> {
         let Some(component) = self.components.get(entry.component) else {
             return Ok(());
         };
@@ -325,28 +383,53 @@ impl Reslice {
                     None => ControlFlow::Break(()),
                 },
                 Range::Tensor { tensor, start, len } => {
-                    let known = component.dtype(tensor) == Some(dtype);
-                    let stored = finder.find(entry.component, component, tensor);
-                    let found = stored
-                        .filter(|_| known && entry.slice.kind == SliceKind::Value)
-                        .and_then(|stored| {
-                            stored.visit(start, len, &mut |at, len| visit(Piece::Bytes { at, len }))
-                        });
+                    let number = entry.component;
+                    let mut kind = entry.slice.kind;
+                    if kind == SliceKind::Master {
+                        let stored = finder.find(number, component, tensor, kind);
+                        if !stored.is_some_and(|stored| {
+                            stored.dtype() == dtype && stored.holds(start, len)
+                        }) {
+                            // A master copy is made from the value.
+                            kind = SliceKind::Value;
+                        }
+                    }
+                    let cast = kind != entry.slice.kind;
+                    let stored = finder.find(number, component, tensor, kind);
+                    let found = stored.and_then(|stored| {
+                        let from = stored.dtype();
+                        let as_is = from == dtype;
+                        let widened = cast && dtype == DType::F32 && widen::width(from).is_some();
+                        if !as_is && !widened {
+                            return None;
+                        }
+                        stored.visit(start, len, &mut |at, len| {
+                            visit(if as_is {
+                                Piece::Bytes { at, len }
+                            } else {
+                                Piece::Cast { at, len, from }
+                            })
+                        })
+                    });
                     found.unwrap_or_else(|| {
-                        outcome = Err(missing(tensor));
+                        outcome = Err(tensor);
                         ControlFlow::Break(())
                     })
                 }
             },
         );
         outcome?;
-        fits.ok_or_else(|| missing(tensor_of(&entry.slice).unwrap_or(u32::MAX)))
+        fits.ok_or_else(|| entry.slice.tensors().next().unwrap_or(u32::MAX))
     }
 
     /// What this costs.
     #[must_use]
     pub fn explain(&self) -> &Explanation {
         &self.explanation
+    }
+
+    fn convert(&self) -> &str {
+        self.explanation.convert.as_deref().unwrap_or_default()
     }
 
     /// The slices, in file order of a pack made for this mesh and layout.
@@ -435,14 +518,11 @@ impl ResliceEntry {
     }
 }
 
-impl ComponentTable {
-    fn shape(&self, tensor: u32) -> Option<Vec<u64>> {
-        Some(self.tensors.get_ref(tensor)?.shape.to_vec())
-    }
-
-    fn dtype(&self, tensor: u32) -> Option<DType> {
-        Some(self.tensors.get_ref(tensor)?.dtype)
-    }
+/// Whether a stored slice is for the same values as one that is wanted; their content is not looked at.
+fn is_same(wanted: &Slice, stored: &SliceRef<'_>) -> bool {
+    wanted.kind == stored.kind
+        && wanted.dtype == stored.dtype
+        && wanted.shape.iter().copied().eq(stored.shape.iter())
 }
 
 /// The only tensor of a slice.
@@ -451,8 +531,8 @@ fn tensor_of(slice: &Slice) -> Option<u32> {
         Content::Whole { tensor } | Content::Boxes { tensor, .. } => Some(*tensor),
         Content::Flat { parts } => {
             let mut tensors = parts.iter().filter_map(|part| match part {
-                wpack_format::FlatPart::Range { tensor, .. } => Some(*tensor),
-                wpack_format::FlatPart::Fill { .. } => None,
+                FlatPart::Range { tensor, .. } => Some(*tensor),
+                FlatPart::Fill { .. } => None,
             });
             let first = tensors.next()?;
             tensors.all(|tensor| tensor == first).then_some(first)

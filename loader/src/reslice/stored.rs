@@ -1,27 +1,24 @@
 //! Where the elements of a tensor lie in the file.
 
-use std::ops::ControlFlow;
+use std::{cmp::Reverse, ops::ControlFlow};
 
 use wpack_format::{BoxPart, Content, DType, FlatPart, Slice};
 
-use super::{
-    ComponentTable,
-    ranges::{self, Range, ranges},
-};
+use super::ranges;
 
 /// Elements of one tensor that lie together in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Run {
+pub(super) struct Run {
     /// First element.
-    start: u64,
+    pub(super) start: u64,
     /// Elements.
-    len: u64,
+    pub(super) len: u64,
     /// First byte in the file.
-    at: u64,
+    pub(super) at: u64,
 }
 
 impl Run {
-    fn end(&self) -> u64 {
+    pub(super) fn end(&self) -> u64 {
         self.start.saturating_add(self.len)
     }
 }
@@ -34,37 +31,9 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    /// Of the slices that hold parts of `tensor`, each with the place of its first byte in the file.
-    pub(super) fn new<'s>(
-        tensor: u32,
-        dtype: DType,
-        shape_of: impl Fn(u32) -> Option<Vec<u64>>,
-        slices: impl Iterator<Item = (&'s Slice, u64)>,
-    ) -> Self {
-        let mut runs = Vec::new();
-        for (slice, offset) in slices {
-            let mut element = 0_u64;
-            let _ = ranges(slice, &shape_of, &mut |range| {
-                let (len, start) = match range {
-                    Range::Tensor {
-                        tensor: of,
-                        start,
-                        len,
-                    } => (len, (of == tensor).then_some(start)),
-                    Range::Fill { len, .. } => (len, None),
-                };
-                if let (Some(start), Some(inside)) = (start, dtype.bytes(element)) {
-                    runs.push(Run {
-                        start,
-                        len,
-                        at: offset.saturating_add(inside),
-                    });
-                }
-                element = element.saturating_add(len);
-                ControlFlow::Continue(())
-            });
-        }
-        runs.sort_by_key(|run| (run.start, std::cmp::Reverse(run.len)));
+    /// Of all runs of elements of this type, in any order.
+    pub(super) fn new(dtype: DType, mut runs: Vec<Run>) -> Self {
+        runs.sort_by_key(|run| (run.start, Reverse(run.len)));
         let mut end = 0;
         runs.retain_mut(|run| {
             // Elements that several slices hold are taken from the first.
@@ -86,7 +55,18 @@ impl Stored {
         Self { dtype, runs }
     }
 
-    /// Visits the byte ranges of the file that hold `len` elements from `start`, in order. False if
+    /// Element type of the bytes.
+    pub(super) fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Whether the file holds `len` elements from `start`, at whole bytes.
+    pub(super) fn holds(&self, start: u64, len: u64) -> bool {
+        self.visit(start, len, &mut |_, _| ControlFlow::Continue(()))
+            .is_some()
+    }
+
+    /// Visits the byte ranges of the file that hold `len` elements from `start`, in order. None if
     /// the file does not hold them all, or if they do not start and end at whole bytes.
     pub(super) fn visit(
         &self,
@@ -144,77 +124,15 @@ pub(super) fn bounds(
     }
 }
 
-/// A piece of a slice's bytes.
-pub(super) enum Piece {
-    /// Bytes of the file.
-    Bytes { at: u64, len: u64 },
-    /// Fill.
-    Fill { len: u64, value: [u8; 16] },
-}
-
-/// The places of the tensor looked up last: slices of one tensor mostly come together.
-#[derive(Default)]
-pub(super) struct Finder {
-    last: Option<((usize, u32), Stored)>,
-}
-
-impl Finder {
-    pub(super) fn find(
-        &mut self,
-        number: usize,
-        component: &ComponentTable,
-        tensor: u32,
-    ) -> Option<&Stored> {
-        let key = (number, tensor);
-        if self.last.as_ref().is_none_or(|(last, _)| *last != key) {
-            let slices = component
-                .stored
-                .get(&tensor)
-                .map(Vec::as_slice)
-                .unwrap_or_default();
-            let slices = slices.iter().map(|(slice, offset)| (slice, *offset));
-            let dtype = component.dtype(tensor)?;
-            let stored = Stored::new(tensor, dtype, |tensor| component.shape(tensor), slices);
-            self.last = Some((key, stored));
-        }
-        self.last.as_ref().map(|(_, stored)| stored)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use wpack_format::{Fill, SliceKind};
-
     use super::*;
-
-    fn flat(parts: Vec<FlatPart>) -> Slice {
-        Slice {
-            content: Content::Flat { parts },
-            kind: SliceKind::Value,
-            dtype: DType::F32,
-            shape: vec![0],
-            offset: 0,
-            crc32c: None,
-        }
-    }
 
     #[test]
     fn overlaps_are_taken_once_and_holes_are_noticed() {
-        let of = |start, len| FlatPart::Range {
-            tensor: 1,
-            start,
-            len,
-        };
-        let a = flat(vec![
-            FlatPart::Fill {
-                len: 3,
-                value: Fill::ZERO,
-            },
-            of(0, 5),
-            of(20, 2),
-        ]);
-        let b = flat(vec![of(3, 6)]);
-        let stored = Stored::new(1, DType::F32, |_| None, [(&a, 100), (&b, 1000)].into_iter());
+        let run = |start, len, at| Run { start, len, at };
+        let runs = vec![run(20, 2, 132), run(3, 6, 1000), run(0, 5, 112)];
+        let stored = Stored::new(DType::F32, runs);
         let mut seen = Vec::new();
         let mut look = |start, len| {
             seen.clear();
@@ -222,6 +140,7 @@ mod tests {
                 seen.push((at, bytes));
                 ControlFlow::Continue(())
             });
+            assert_eq!(whole.is_some(), stored.holds(start, len));
             whole.map(|_| seen.clone())
         };
         assert_eq!(look(0, 9), Some(vec![(112, 20), (1008, 16)]));

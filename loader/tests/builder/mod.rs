@@ -300,7 +300,15 @@ pub(crate) fn cut(slice: &Slice, tensors: &[(Tensor, Vec<u8>)]) -> Vec<u8> {
             for part in parts {
                 match part {
                     FlatPart::Range { tensor, start, len } => {
-                        let from = &tensors[*tensor as usize].1;
+                        let (tensor, from) = &tensors[*tensor as usize];
+                        if tensor.dtype == DType::Bf16 && slice.dtype == DType::F32 {
+                            // A master copy: the upper half of the bits is the weight.
+                            (*start..start + len).for_each(|at| {
+                                out.copy(&[0, 0], 0, 16);
+                                out.copy(from, at, 16);
+                            });
+                            continue;
+                        }
                         (*start..start + len).for_each(|at| out.copy(from, at, bits));
                     }
                     FlatPart::Fill { len, value } => {
@@ -398,6 +406,18 @@ pub(crate) fn small_model() -> Component {
     Component {
         name: "model".into(),
         tensors: tensors.collect(),
+    }
+}
+
+impl Builder {
+    /// Lays one component out by a plan file, which the pack keeps if `keep` says so.
+    pub(crate) fn by_plan(component: Component, text: &str, keep: bool) -> Self {
+        let file = wpack_plan::PlanFile::parse(text).unwrap();
+        let mut builder = Self::planned(vec![component], &file.request().unwrap());
+        if keep {
+            builder.description.plan.file = Some(file.canonical().unwrap());
+        }
+        builder
     }
 }
 

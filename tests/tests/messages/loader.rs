@@ -62,12 +62,21 @@ pub(super) fn all() -> Vec<Error> {
             extents: 2,
         },
         Error::Plan {
+            path: "model.wpack".into(),
+            layout: "zero3".into(),
+            convert: Some("wpack convert CHECKPOINT -o OUT.wpack --layout zero3".into()),
             source: wpack_plan::Error::NoRanks,
+        },
+        Error::PlanTransforms {
+            path: "model.wpack".into(),
+            component: "dit".into(),
+            convert: "wpack convert CHECKPOINT -o OUT.wpack --plan PLAN.toml".into(),
         },
         Error::NotStored {
             path: "model.wpack".into(),
             tensor: "blocks.0.weight".into(),
-            kind: " (master copies)",
+            kind: " (master copy)",
+            convert: "wpack convert CHECKPOINT -o OUT.wpack --layout zero2 --ranks 4".into(),
         },
         Error::UnknownComponent {
             name: "blocks.0.weight".into(),
