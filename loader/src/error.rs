@@ -142,7 +142,7 @@ pub enum Error {
     },
     /// The plan that a pack is to be opened with does to names or values what conversion did not.
     #[error(
-        "the plan renames, merges, pads or casts tensors of component `{component}`, which is past changing in `{path}`"
+        "the plan renames, merges, pads or casts tensors of component `{component}`; `{path}` holds them as conversion made them"
     )]
     PlanTransforms {
         /// The file.

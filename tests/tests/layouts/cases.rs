@@ -79,6 +79,11 @@ impl Model {
         (name.to_owned(), path)
     }
 
+    /// Whether the pack holds the checkpoint's tensors as they are.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.made.is_empty() && self.cast.is_none()
+    }
+
     /// The tensors of the checkpoint that a tensor of the pack is made of.
     pub(crate) fn made_of(&self, name: &str) -> Vec<String> {
         match self.made.get(name) {

@@ -9,6 +9,7 @@ mod convert_common;
 #[path = "../format_dump/mod.rs"]
 mod format_dump;
 mod held;
+mod reslice;
 
 use std::{collections::BTreeMap, path::Path, process::Command};
 
