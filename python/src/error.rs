@@ -40,6 +40,11 @@ pub(crate) fn loader(py: Python<'_>, error: &wpack_loader::Error) -> PyErr {
     raise(py, error.code(), &chain(error), hint)
 }
 
+/// An error of a mesh or a plan file as an exception.
+pub(crate) fn plan(py: Python<'_>, error: &wpack_plan::Error) -> PyErr {
+    raise(py, error.code(), &chain(error), error.hint())
+}
+
 /// An error of a load; one that Python's side of the sink raised comes out as it is.
 pub(crate) fn staged(py: Python<'_>, error: wpack_loader::Error) -> PyErr {
     match error {

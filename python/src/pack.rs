@@ -7,7 +7,8 @@ use pyo3::{
     types::{PyBytes, PyDict},
 };
 use wpack_format::{Owners, TensorTable};
-use wpack_loader::{Error, FileSource, Index, MapMode};
+use wpack_loader::{Error, FileSource, Index, MapMode, ResliceOptions};
+use wpack_plan::{Mesh, PlanFile};
 
 use crate::{error, shard::NativeShard};
 
@@ -28,6 +29,51 @@ impl Opened {
     fn tensors_of(&self, component: &str) -> Result<Arc<TensorTable>, Error> {
         self.index
             .tensors(&self.file, self.index.component(component)?)
+    }
+}
+
+/// What a pack is opened as; the pack's own where it says nothing.
+#[derive(Clone, Default)]
+pub(crate) struct Target {
+    pub(crate) layout: Option<String>,
+    pub(crate) mesh: Option<Mesh>,
+    pub(crate) plan: Option<PlanFile>,
+}
+
+impl Target {
+    fn new(
+        py: Python<'_>,
+        layout: Option<String>,
+        mesh: Option<&str>,
+        plan: Option<&str>,
+    ) -> PyResult<Self> {
+        let mesh = mesh.map(Mesh::parse).transpose();
+        let plan = plan.map(PlanFile::parse).transpose();
+        Ok(Self {
+            layout,
+            mesh: mesh.map_err(|error| error::plan(py, &error))?,
+            plan: plan.map_err(|error| error::plan(py, &error))?,
+        })
+    }
+
+    /// Whether it is what the pack was made for.
+    pub(crate) fn is_own(&self, index: &Index, ranks: u32) -> bool {
+        let description = &index.root().description;
+        let layout = self.layout.as_ref();
+        let mesh = self.mesh.as_ref().map(Mesh::axes);
+        self.plan.is_none()
+            && layout.is_none_or(|layout| *layout == description.layout)
+            && index.ranks().is_none_or(|own| own == ranks)
+            && mesh.is_none_or(|axes| description.mesh.as_ref().is_none_or(|own| own == axes))
+    }
+
+    /// What the loader is asked for.
+    pub(crate) fn options(&self, rank: u32, ranks: u32) -> ResliceOptions {
+        let mut options = ResliceOptions::new(rank).with_ranks(ranks);
+        options.layout.clone_from(&self.layout);
+        options.mesh.clone_from(&self.mesh);
+        options.plan.clone_from(&self.plan);
+        options
     }
 }
 
@@ -228,22 +274,41 @@ impl NativePack {
         names.map_err(|error| error::loader(py, &error))
     }
 
-    /// What a rank holds: reads and checks its own tables.
-    #[pyo3(signature = (rank, world_size, layout=None, components=None))]
+    /// Ranks that a mesh or the text of a plan file speaks of; `None` if neither says.
+    #[staticmethod]
+    #[pyo3(signature = (mesh=None, plan=None))]
+    fn ranks(py: Python<'_>, mesh: Option<&str>, plan: Option<&str>) -> PyResult<Option<u32>> {
+        let target = Target::new(py, None, mesh, plan)?;
+        let request = target.plan.as_ref().map(PlanFile::request).transpose();
+        let request = request.map_err(|error| error::plan(py, &error))?;
+        let of_plan = request.and_then(|request| {
+            let mesh = request.mesh.as_ref().map(Mesh::ranks);
+            mesh.or(request.ranks)
+        });
+        Ok(target.mesh.as_ref().map(Mesh::ranks).or(of_plan))
+    }
+
+    /// What a rank holds: reads and checks its own tables. For another world size, mesh, layout or plan
+    /// than the pack's: those of all ranks.
+    #[pyo3(signature = (rank, world_size, layout=None, components=None, mesh=None, plan=None))]
+    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn shard(
         &self,
         py: Python<'_>,
         rank: u32,
         world_size: u32,
-        layout: Option<&str>,
+        layout: Option<String>,
         components: Option<Vec<String>>,
+        mesh: Option<&str>,
+        plan: Option<&str>,
     ) -> PyResult<NativeShard> {
+        let target = Target::new(py, layout, mesh, plan)?;
         let made = py.detach(|| {
             NativeShard::new(
                 Arc::clone(&self.opened),
                 rank,
                 world_size,
-                layout,
+                target,
                 components.as_deref(),
             )
         });

@@ -8,14 +8,14 @@ use std::{
 use pyo3::{prelude::*, types::PyDict};
 use wpack_format::{DType, SliceKind};
 use wpack_loader::{
-    ByteSource, Entry, Error, ExtentMap, ReadOptions, Reslice, ResliceEntry, ResliceOptions,
-    ShardIndex, StageOptions, Transfers, VerifyOptions,
+    ByteSource, Entry, Error, ExtentMap, ReadOptions, Reslice, ResliceEntry, ShardIndex,
+    StageOptions, Transfers, VerifyOptions,
 };
 
 use crate::{
     dlpack::{Buffer, Memory, Span, lend},
     error,
-    pack::Opened,
+    pack::{Opened, Target},
     prefetch::{self, Region},
     stage::{self, Sink},
     tensors::{Converter, Dict},
@@ -74,7 +74,7 @@ pub(crate) struct NativeShard {
     opened: Arc<Opened>,
     rank: u32,
     world_size: u32,
-    layout: Option<String>,
+    target: Target,
     cut: Cut,
     slots: Vec<Slot>,
     by_key: OnceLock<HashMap<String, usize>>,
@@ -123,7 +123,7 @@ impl NativeShard {
         opened: Arc<Opened>,
         rank: u32,
         world_size: u32,
-        layout: Option<&str>,
+        target: Target,
         components: Option<&[String]>,
     ) -> Result<Self, Error> {
         let chosen = match components {
@@ -137,10 +137,8 @@ impl NativeShard {
                 .collect::<Result<Vec<u32>, Error>>()?,
         };
         let prefixed = chosen.len() > 1;
-        let own = layout.is_none_or(|layout| layout == opened.index.root().description.layout)
-            && opened.index.ranks().is_none_or(|ranks| ranks == world_size);
         let mut slots = Vec::new();
-        let cut = if own {
+        let cut = if target.is_own(&opened.index, world_size) {
             let index = opened.index.shard(&opened.file, rank)?;
             let mut places = Vec::with_capacity(index.len());
             slots.reserve(index.len());
@@ -152,10 +150,7 @@ impl NativeShard {
             }
             Cut::Own(index, places)
         } else {
-            let mut options = ResliceOptions::new(rank).with_ranks(world_size);
-            if let Some(layout) = layout {
-                options = options.with_layout(layout);
-            }
+            let options = target.options(rank, world_size);
             let reslice = opened.index.reslice(&opened.file, &options)?;
             for (at, entry) in reslice.entries().iter().enumerate() {
                 let component = opened.index.component(reslice.component(entry))?;
@@ -165,12 +160,11 @@ impl NativeShard {
             }
             Cut::Resliced(reslice)
         };
-        let layout = layout.map(str::to_owned);
         Ok(Self {
             opened,
             rank,
             world_size,
-            layout,
+            target,
             cut,
             slots,
             by_key: OnceLock::new(),
@@ -479,8 +473,8 @@ impl NativeShard {
     fn narrow(&self, py: Python<'_>, components: Vec<String>) -> PyResult<Self> {
         let opened = Arc::clone(&self.opened);
         let (rank, world_size) = (self.rank, self.world_size);
-        let layout = self.layout.as_deref();
-        let made = Self::new(opened, rank, world_size, layout, Some(&components));
+        let target = self.target.clone();
+        let made = Self::new(opened, rank, world_size, target, Some(&components));
         made.map_err(|error| error::loader(py, &error))
     }
 

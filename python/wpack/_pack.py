@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -127,30 +128,41 @@ class Pack:
         world_size: int | None = None,
         layout: str | None = None,
         component: str | Sequence[str] | None = None,
+        *,
+        mesh: str | Mapping[str, int] | None = None,
+        plan: str | os.PathLike[str] | None = None,
     ) -> RankShard:
         """What one rank holds.
 
         The rank comes from ``torch.distributed`` if it is initialised, else from ``RANK`` and
-        ``WORLD_SIZE``. A pack made for another world size or layout opens all the same: ranges of whole
-        tensors stay views, what is not a range is gathered into memory; :meth:`explain` says which.
+        ``WORLD_SIZE``. A pack made for another world size or layout opens all the same: what is a range of
+        the file stays a view, all else is gathered into memory; :meth:`explain` says how much.
 
         Args:
             rank: This process's rank, from 0.
-            world_size: Number of ranks; the pack's own if only ``rank`` is given.
+            world_size: Number of ranks; that of ``mesh`` or ``plan``, or the pack's own, if only ``rank``
+                is given.
             layout: Layout to open it as; the pack's own if not given.
             component: One component or several; all if not given. With several, names are
                 ``component.name``.
+            mesh: The grid of ranks, the last axis varies fastest: ``{"fsdp": 2, "tp": 4}`` or
+                ``"fsdp=2,tp=4"``. Layouts of several axes need it.
+            plan: A plan file to open it as, where the one that the pack keeps does not say what the layout
+                must know of the model. Names are those in the pack.
 
         Raises:
             RankError: no rank is given or found, or it is out of range.
             UnknownComponentError: the pack has no such component.
+            NoRuleError, OrderUnknownError, RulesError: the plan does not say what the layout must know.
         """
-        rank, world_size = self._place(rank, world_size)
+        grid = mesh if mesh is None or isinstance(mesh, str) else ",".join(f"{axis}={n}" for axis, n in mesh.items())
+        text = None if plan is None else Path(plan).read_text()
+        rank, world_size = self._place(rank, world_size, NativePack.ranks(grid, text))
         names = [component] if isinstance(component, str) else None if component is None else list(component)
-        return RankShard(self._open.shard(rank, world_size, layout, names), self.path)
+        return RankShard(self._open.shard(rank, world_size, layout, names, grid, text), self.path)
 
-    def _place(self, rank: int | None, world_size: int | None) -> tuple[int, int]:
-        own = self.world_size
+    def _place(self, rank: int | None, world_size: int | None, target: int | None) -> tuple[int, int]:
+        own = self.world_size if target is None else target
         if rank is None:
             found = _rank.find()
             if found is None:
@@ -167,10 +179,16 @@ class Pack:
         return _rank.check(rank, world_size)
 
     def explain(
-        self, rank: int | None = None, world_size: int | None = None, layout: str | None = None
+        self,
+        rank: int | None = None,
+        world_size: int | None = None,
+        layout: str | None = None,
+        *,
+        mesh: str | Mapping[str, int] | None = None,
+        plan: str | os.PathLike[str] | None = None,
     ) -> Explanation:
         """What opening it for a rank costs, and which command would make a pack that costs nothing."""
-        return self.shard(rank, world_size, layout).explain()
+        return self.shard(rank, world_size, layout, mesh=mesh, plan=plan).explain()
 
     def __repr__(self) -> str:
         if self._native is None:

@@ -71,9 +71,15 @@ class NativePack:
         """
         Bytes of the file.
         """
-    def shard(self, /, rank: SupportsIndex, world_size: SupportsIndex, layout: str | None = None, components: SupportsGetItem[int, str] | None = None) -> NativeShard:
+    @staticmethod
+    def ranks(mesh: str | None = None, plan: str | None = None) -> int | None:
         """
-        What a rank holds: reads and checks its own tables.
+        Ranks that a mesh or the text of a plan file speaks of; `None` if neither says.
+        """
+    def shard(self, /, rank: SupportsIndex, world_size: SupportsIndex, layout: str | None = None, components: SupportsGetItem[int, str] | None = None, mesh: str | None = None, plan: str | None = None) -> NativeShard:
+        """
+        What a rank holds: reads and checks its own tables. For another world size, mesh, layout or plan
+        than the pack's: those of all ranks.
         """
     def source_names(self, /, component: str) -> list[tuple[str, str]]:
         """

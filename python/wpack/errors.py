@@ -191,6 +191,10 @@ class NotStoredError(WpackError, code="not-stored"):
     """A tensor that the layout wants is not in the pack in that form."""
 
 
+class PlanTransformsError(WpackError, ValueError, code="plan-transforms"):
+    """A plan to open a pack with renames, merges, pads or casts what the pack holds."""
+
+
 # Reading and mapping.
 
 
