@@ -181,6 +181,56 @@ fn a_flag_takes_the_place_of_a_key() {
     "#);
 }
 
+/// A flag for all components that counts for none is refused: each goes by a key of its own.
+#[test]
+fn a_flag_that_changes_nothing_is_refused() {
+    let desk = desk();
+    let own = "order = \"checkpoint\"\ntransform = { dtype = \"F16\", include = [\"*\"], exclude = [\"steps\"], \
+               strip_prefix = [\"layers.\"], add_prefix = \"net.\", rename = [[\"embed\", \"emb\"]] }\n";
+    let text =
+        format!("ranks = 2\nlayout = \"zero3\"\n[component.model]\nlayout = \"fsdp1\"\n{own}");
+    desk.write("own.toml", text.as_bytes());
+    for (flag, key) in [
+        ("--layout zero3", "layout"),
+        ("--order checkpoint", "order"),
+        ("--dtype bf16", "transform.dtype"),
+        ("--include *", "transform.include"),
+        ("--exclude steps", "transform.exclude"),
+        ("--strip-prefix model.", "transform.strip_prefix"),
+        ("--add-prefix model.", "transform.add_prefix"),
+        ("--rename a=b", "transform.rename"),
+    ] {
+        for command in [
+            "plan model.safetensors",
+            "convert model.safetensors -o own.wpack",
+        ] {
+            let text = desk.transcript(&format!("{command} --plan own.toml {flag}"));
+            let expected =
+                format!("error: {flag} changes nothing: each component has `{key}` of its own");
+            assert!(
+                text.starts_with("exit 2") && text.contains(&expected),
+                "{text}"
+            );
+        }
+    }
+    assert!(!desk.path("own.wpack").exists());
+    transcript!(desk, "plan model.safetensors --plan own.toml --layout zero3", @"
+    exit 2
+    --- stderr
+    error: --layout zero3 changes nothing: each component has `layout` of its own in the plan file
+    hint: write --layout model=zero3, or take `layout` out of [component.model] of the plan file
+    ");
+    // It counts where there is a component without the key.
+    desk.done("plan -q model=model.safetensors vae=model.safetensors --plan own.toml --layout zero3 --dtype bf16");
+    desk.done("plan -q model.safetensors --plan own.toml --layout model=zero3 --dtype model=bf16");
+    transcript!(desk, "plan model.safetensors --layout zero3 --ranks 2 --order checkpoint", @"
+    exit 2
+    --- stderr
+    error: --order goes with layout fsdp1 and with master copies, which lie in the order of the model
+    hint: add --layout fsdp1 or --with-master, or leave --order out
+    ");
+}
+
 #[test]
 fn masters_on_the_command_line() {
     let desk = desk();

@@ -15,14 +15,16 @@ use crate::{
 
 pub(super) fn run(args: &ConvertArgs, context: &Context) -> Result<ExitStatus, Error> {
     let start = Instant::now();
-    let plan = plan_file::of(
+    let asked = plan_file::of(
         &args.source,
         &args.layout,
         &args.transform,
         args.align,
         args.hash_sources,
     )?;
-    let planned = Planned::new(options::open(&args.source, &plan)?, &plan)?;
+    let checkpoint = options::open(&args.source, &asked.plan)?;
+    asked.check(&checkpoint)?;
+    let planned = Planned::new(checkpoint, &asked.plan)?;
     planned.warn(context);
     let Some(output) = args.output.as_deref().filter(|_| !args.dry_run) else {
         planned.print("convert", &Chosen::new(None)?, None, args.json, context);

@@ -18,14 +18,16 @@ use crate::{
 
 pub(super) fn run(args: &PlanArgs, context: &Context) -> Result<ExitStatus, Error> {
     let chosen = Chosen::new(args.tensors.as_deref())?;
-    let plan = plan_file::of(
+    let asked = plan_file::of(
         &args.source,
         &args.layout,
         &args.transform,
         args.align,
         false,
     )?;
-    let planned = Planned::new(options::open(&args.source, &plan)?, &plan)?;
+    let checkpoint = options::open(&args.source, &asked.plan)?;
+    asked.check(&checkpoint)?;
+    let planned = Planned::new(checkpoint, &asked.plan)?;
     planned.warn(context);
     if let Some(path) = &args.emit {
         let file = &planned.prepared.description().plan.file;

@@ -6,7 +6,8 @@ use std::{
     path::Path,
 };
 
-use wpack_plan::{OrderText, PlanFile, TransformText, ZeroText};
+use wpack_checkpoint::Checkpoint;
+use wpack_plan::{OrderText, PlanFile, Section, TransformText, ZeroText};
 
 use crate::{
     Error,
@@ -24,11 +25,12 @@ pub(super) fn of(
     transform: &TransformArgs,
     align: Option<u64>,
     hash_sources: bool,
-) -> Result<PlanFile, Error> {
+) -> Result<Asked, Error> {
     let mut plan = match &layout.plan {
         Some(path) => read(path)?,
         None => PlanFile::default(),
     };
+    let overruled = overruled(&plan, layout, transform);
     replace(&mut plan.take, &source.components);
     replace(&mut plan.replicate, &layout.replicate);
     replace(&mut plan.shard, &layout.shard);
@@ -51,7 +53,151 @@ pub(super) fn of(
     if layout.with_master {
         with_master(&mut plan)?;
     }
-    Ok(plan)
+    if layout.order.is_some() && !needs_order(&plan) {
+        return Err(Error::Usage {
+            what: "--order goes with layout fsdp1 and with master copies, which lie in the order of the model"
+                .to_owned(),
+            hint: "add --layout fsdp1 or --with-master, or leave --order out".to_owned(),
+        });
+    }
+    Ok(Asked { plan, overruled })
+}
+
+/// A plan, and what the plan file says against flags.
+pub(super) struct Asked {
+    pub(super) plan: PlanFile,
+    overruled: Vec<Overruled>,
+}
+
+/// A flag for all components, and those for which the plan file has a key of their own.
+struct Overruled {
+    flag: String,
+    /// The key in the section of a component.
+    key: &'static str,
+    /// How the flag is written for one component, if it can be.
+    scoped: Option<String>,
+    components: BTreeSet<String>,
+}
+
+impl Asked {
+    /// Refuses a flag that changes nothing: each component that is taken goes by a key of its own.
+    pub(super) fn check(&self, checkpoint: &Checkpoint) -> Result<(), Error> {
+        let names = checkpoint.components.iter();
+        let names = names.map(|component| component.name.as_str());
+        let take = &self.plan.take;
+        let taken: Vec<&str> = names
+            .filter(|name| take.is_empty() || take.iter().any(|taken| taken == name))
+            .collect();
+        for Overruled {
+            flag,
+            key,
+            scoped,
+            components,
+        } in &self.overruled
+        {
+            let Some(first) = taken.first() else { continue };
+            if taken.iter().all(|name| components.contains(*name)) {
+                let scoped = scoped.as_ref().map(|value| {
+                    let option = flag.split(' ').next().unwrap_or_default();
+                    format!("write {option} {first}={value}, or ")
+                });
+                return Err(Error::Usage {
+                    what: format!(
+                        "{flag} changes nothing: each component has `{key}` of its own in the plan file"
+                    ),
+                    hint: format!(
+                        "{}take `{key}` out of [component.{first}] of the plan file",
+                        scoped.unwrap_or_default()
+                    ),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The flags for all components that the plan file has keys of components against.
+fn overruled(plan: &PlanFile, layout: &LayoutArgs, transform: &TransformArgs) -> Vec<Overruled> {
+    let mut all = Vec::new();
+    let mut add =
+        |flag: &str, value: Option<&String>, key, scoped: bool, says: &dyn Fn(&Section) -> bool| {
+            let Some(value) = value else { return };
+            let sections = plan.component.iter();
+            let own = sections.filter(|(_, section)| says(section));
+            all.push(Overruled {
+                flag: format!("{flag} {value}"),
+                key,
+                scoped: scoped.then(|| value.clone()),
+                components: own.map(|(name, _)| name.clone()).collect(),
+            });
+        };
+    let (of_all, _) = Scoped::split(&layout.layout);
+    add("--layout", of_all.as_ref(), "layout", true, &|own| {
+        own.layout.is_some()
+    });
+    add("--order", layout.order.as_ref(), "order", false, &|own| {
+        own.order.is_some()
+    });
+    let of = |says: fn(&TransformText) -> bool| {
+        move |own: &Section| own.transform.as_ref().is_some_and(says)
+    };
+    let (dtype, _) = Scoped::split(&transform.dtype);
+    let says = of(|own| own.dtype.is_some());
+    add("--dtype", dtype.as_ref(), "transform.dtype", true, &says);
+    let TransformArgs {
+        include,
+        exclude,
+        strip_prefix,
+        add_prefix,
+        rename,
+        ..
+    } = transform;
+    let says = of(|own| !own.include.is_empty());
+    add(
+        "--include",
+        include.first(),
+        "transform.include",
+        false,
+        &says,
+    );
+    let says = of(|own| !own.exclude.is_empty());
+    add(
+        "--exclude",
+        exclude.first(),
+        "transform.exclude",
+        false,
+        &says,
+    );
+    let says = of(|own| !own.strip_prefix.is_empty());
+    let first = strip_prefix.first();
+    add(
+        "--strip-prefix",
+        first,
+        "transform.strip_prefix",
+        false,
+        &says,
+    );
+    let says = of(|own| own.add_prefix.is_some());
+    let first = add_prefix.as_ref();
+    add("--add-prefix", first, "transform.add_prefix", false, &says);
+    let says = of(|own| !own.rename.is_empty());
+    let first = rename.first().map(|one| format!("{}={}", one.from, one.to));
+    add("--rename", first.as_ref(), "transform.rename", false, &says);
+    all
+}
+
+/// Whether a layout lays parameters one after the other.
+fn needs_order(plan: &PlanFile) -> bool {
+    let sections = plan.component.keys().map(|name| plan.section(name));
+    std::iter::once(plan.all.clone())
+        .chain(sections)
+        .any(|section| {
+            let layout = section.layout.unwrap_or_default();
+            let masters = section.zero.is_some_and(|zero| zero.master);
+            layout
+                .split('+')
+                .any(|part| part == "fsdp1" || (masters && matches!(part, "zero1" | "zero2")))
+        })
 }
 
 fn replace(list: &mut Vec<String>, flags: &[String]) {
