@@ -181,12 +181,14 @@ impl<'a> Draft<'a> {
         )
     }
 
-    /// Whether a step has placed a tensor.
-    pub(crate) fn is_placed(&self, tensor: u32) -> bool {
-        self.placed
-            .list_of
-            .get(index(tensor))
-            .is_some_and(|&list| list != 0)
+    /// Whether a step has cut a tensor over an axis of this name.
+    pub(crate) fn lies_on(&self, tensor: u32, name: &str) -> bool {
+        let list = self.placed.list_of.get(index(tensor));
+        let list = list.and_then(|&list| self.placed.lists.get(index(list)));
+        let axis = self.mesh.axis(name);
+        list.into_iter()
+            .flatten()
+            .any(|step| axis.is_some_and(|axis| step.axes().has(axis)))
     }
 
     /// The axes that a layout cuts over: the mesh's only one, else those of these names.

@@ -181,6 +181,11 @@ impl Axes {
         Self(indices)
     }
 
+    /// Whether the mesh's axis of this index is one of them.
+    pub(crate) fn has(&self, axis: usize) -> bool {
+        self.0.contains(&axis)
+    }
+
     /// Ranks along them together.
     pub(crate) fn size(&self, mesh: &Mesh) -> u64 {
         self.sizes(mesh).map(u64::from).product()

@@ -22,7 +22,7 @@ pub(super) static LAYOUT: Layout = Layout {
             let experts = draft.take_axes("fsdp2", &["efsdp"])?;
             let all = draft.axes(&["efsdp", "ep"]);
             for (index, _) in draft.parameters() {
-                let axes = if draft.is_placed(index) {
+                let axes = if draft.lies_on(index, "ep") {
                     &experts
                 } else {
                     &all
