@@ -164,30 +164,36 @@ impl Case {
 
 /// Three layers of odd sizes, one-element and empty parameters, a frozen one, and buffers.
 fn model(dtype: Dtype) -> Model {
+    model_of(dtype, [11, 6, 7, 5, 3, 2003])
+}
+
+/// The same of other sizes: words, width, half the rows of up, columns of up, rows of an expert, and one more.
+pub(crate) fn model_of(dtype: Dtype, sizes: [usize; 6]) -> Model {
+    let [words, width, rows, columns, expert, big] = sizes;
     let mut tensors = Tensors::new();
     let mut add = |name: &str, dtype: Dtype, shape: &[usize]| {
         let len = shape.iter().product::<usize>() * dtype.bitsize() / 8;
         let bytes = noise(len, tensors.len());
         tensors.insert(name.to_owned(), (dtype, shape.to_vec(), bytes));
     };
-    add("embed.weight", dtype, &[11, 6]);
+    add("embed.weight", dtype, &[words, width]);
     for layer in 0..3 {
         for (name, shape) in [
-            ("up.weight", &[14, 5][..]),
-            ("up.bias", &[14]),
-            ("down.weight", &[5, 7]),
-            ("down.bias", &[5]),
-            ("experts", &[12, 3, 5]),
-            ("norm", &[5]),
+            ("up.weight", &[2 * rows, columns][..]),
+            ("up.bias", &[2 * rows]),
+            ("down.weight", &[columns, rows]),
+            ("down.bias", &[columns]),
+            ("experts", &[12, expert, columns]),
+            ("norm", &[columns]),
         ] {
             add(&format!("layers.{layer}.{name}"), dtype, shape);
         }
     }
     add("one", dtype, &[1]);
     add("none", dtype, &[0, 4]);
-    add("big", dtype, &[2003, 3]);
+    add("big", dtype, &[big, 3]);
     add("frozen", dtype, &[9, 2]);
-    add("head.weight", dtype, &[11, 6]);
+    add("head.weight", dtype, &[words, width]);
     add("rope", Dtype::F32, &[8]);
     add("steps", Dtype::I64, &[]);
     Model {

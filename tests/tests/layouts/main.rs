@@ -14,12 +14,14 @@ mod reslice;
 use std::{collections::BTreeMap, path::Path, process::Command};
 
 use convert_common::{Folder, against, open, verify, write};
+use proptest::{array::uniform6, prelude::*};
+use safetensors::Dtype;
 use wpack_convert::{Options, Prepared, Unlike};
 use wpack_format::SliceKind;
 use wpack_loader::Pack;
 use wpack_plan::PlanFile;
 
-use cases::{Case, cases};
+use cases::{Case, cases, model_of};
 use held::{Element, elements};
 
 fn options(case: &Case) -> Options {
@@ -143,6 +145,27 @@ fn all_ranks_together_hold_the_checkpoint() {
         packs.push(out);
     }
     python_agrees(&packs);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// The same of other sizes, empty ones among them, in either type.
+    #[test]
+    fn models_of_any_sizes(which in any::<prop::sample::Index>(), sizes in uniform6(0_usize..20), half in any::<bool>()) {
+        let folder = Folder::new();
+        let mut cases = cases();
+        cases.retain(|case| case.model.is_plain());
+        let mut case = cases.swap_remove(which.index(cases.len()));
+        case.model = model_of(if half { Dtype::BF16 } else { Dtype::F32 }, sizes);
+        let source = case.model.save(&folder);
+        let options = options(&case);
+        let prepared = Prepared::new(open(&source), &options).unwrap_or_else(|why| panic!("{}: {why}", case.name));
+        let out = folder.path("model.wpack");
+        write(&source, &out, &options, 2);
+        check(&case, &out, &prepared);
+        prop_assert!(against(&out, &source).is_same(), "{}", case.name);
+    }
 }
 
 /// The reader that was written from the format's page alone sees the same in all of them.
