@@ -8,7 +8,7 @@
 
 use std::{error::Error, time::Instant};
 
-use wpack_loader::{ByteSource as _, Index};
+use wpack_loader::{ByteSource as _, Index, ResliceOptions};
 
 #[path = "../../plan/tests/support/mod.rs"]
 mod many;
@@ -54,6 +54,27 @@ fn main() -> Result<(), Box<dyn Error>> {
             source.len() as f64 / 1e12,
             ms(&open),
             ms(&shards),
+        );
+    }
+    println!();
+    println!("a replicate pack, opened as         without a copy       gathered          time");
+    let plans = many::plans_of_many(tensors, ranks);
+    let whole = plans.first().map_or("", |planned| planned.text.as_str());
+    let source = sparse::Sparse::new(&inventory, whole, 0);
+    let index = Index::read(&source)?;
+    for planned in &plans {
+        let plan = wpack_plan::PlanFile::parse(&planned.text)?;
+        let options = ResliceOptions::new(ranks / 2).with_plan(plan);
+        let start = Instant::now();
+        let reslice = index.reslice(&source, &options)?;
+        let time = start.elapsed();
+        let cost = reslice.explain();
+        println!(
+            "{:<31} {:>12.3} GB {:>11.3} GB {:>8.0} ms",
+            planned.name,
+            cost.zero_copy.bytes as f64 / 1e9,
+            cost.gathered.bytes as f64 / 1e9,
+            time.as_secs_f64() * 1e3,
         );
     }
     Ok(())

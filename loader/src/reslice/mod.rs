@@ -23,7 +23,7 @@ mod widen;
 
 use std::{borrow::Cow, collections::HashMap, ops::ControlFlow};
 
-use wpack_format::{Content, DType, FlatPart, Slice, SliceKind, SliceRef, TensorRef};
+use wpack_format::{BoxPart, Content, DType, FlatPart, Slice, SliceKind, SliceRef, TensorRef};
 use wpack_plan::{ComponentSpec, Inventory, Plan, TensorSpec};
 
 pub use self::{
@@ -308,6 +308,7 @@ impl Reslice {
         if let Some(at) = self.stretch(entry) {
             return Ok(Place::At(at));
         }
+        let all_there = self.boxes_are_there(finder, entry);
         let mut first: Option<u64> = None;
         let (mut end, mut one, mut fill) = (0, true, 0_u64);
         let whole = self.visit(finder, entry, &mut |piece| {
@@ -323,7 +324,11 @@ impl Reslice {
                     fill = fill.saturating_add(len);
                 }
             }
-            ControlFlow::Continue(())
+            if all_there && !one {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
         });
         if let Err(tensor) = whole {
             return Err(self.not_stored(entry, tensor, convert));
@@ -333,6 +338,27 @@ impl Reslice {
         }
         self.explanation.fill = self.explanation.fill.saturating_add(fill);
         Ok(Place::Apart)
+    }
+
+    /// Whether the file holds all that lies between the first and the last element of each box of a
+    /// slice without fill: then no row of them needs to be looked for.
+    fn boxes_are_there(&self, finder: &mut Finder, entry: &ResliceEntry) -> bool {
+        let Content::Boxes { tensor, parts, .. } = &entry.slice.content else {
+            return false;
+        };
+        let Some(component) = self.components.get(entry.component) else {
+            return false;
+        };
+        let stored = finder.find(entry.component, component, *tensor, entry.slice.kind);
+        let Some(stored) = stored.filter(|stored| stored.dtype() == entry.slice.dtype) else {
+            return false;
+        };
+        let mut there = parts.iter().all(|part| matches!(part, BoxPart::Box { .. }));
+        let shape = |tensor| component.shape(tensor);
+        stored::bounds(&entry.slice, shape, |_, from, to| {
+            there &= stored.holds(from, to.saturating_sub(from));
+        });
+        there
     }
 
     /// The first byte of a flat slice that lies with its fill in one that is stored.
