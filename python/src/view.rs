@@ -14,7 +14,6 @@ mod kind {
     pub(super) const INT: u8 = 0;
     pub(super) const UINT: u8 = 1;
     pub(super) const FLOAT: u8 = 2;
-    pub(super) const OPAQUE: u8 = 3;
     pub(super) const BFLOAT: u8 = 4;
     pub(super) const COMPLEX: u8 = 5;
     pub(super) const BOOL: u8 = 6;
@@ -26,10 +25,19 @@ mod kind {
 }
 
 /// The element type as DLPack 1.1 names it; none for packed types, whose elements are no whole bytes.
+/// Plain bits are unsigned integers: DLPack's opaque code stands for handles, and no consumer takes it.
 pub(crate) fn element_type(dtype: DType) -> Option<ElementType> {
     let code = match dtype {
         DType::Bool => kind::BOOL,
-        DType::U8 | DType::U16 | DType::U32 | DType::U64 => kind::UINT,
+        DType::U8
+        | DType::U16
+        | DType::U32
+        | DType::U64
+        | DType::Bits1x8
+        | DType::Bits2x4
+        | DType::Bits4x2
+        | DType::Bits8
+        | DType::Bits16 => kind::UINT,
         DType::I8 | DType::I16 | DType::I32 | DType::I64 => kind::INT,
         DType::F16 | DType::F32 | DType::F64 => kind::FLOAT,
         DType::Bf16 => kind::BFLOAT,
@@ -39,9 +47,6 @@ pub(crate) fn element_type(dtype: DType) -> Option<ElementType> {
         DType::F8E4M3Fnuz => kind::F8_E4M3FNUZ,
         DType::F8E5M2Fnuz => kind::F8_E5M2FNUZ,
         DType::F8E8M0 => kind::F8_E8M0FNU,
-        DType::Bits1x8 | DType::Bits2x4 | DType::Bits4x2 | DType::Bits8 | DType::Bits16 => {
-            kind::OPAQUE
-        }
         _ => return None,
     };
     Some(ElementType {
@@ -58,14 +63,22 @@ pub(crate) const BYTE: ElementType = ElementType {
     lanes: 1,
 };
 
-/// numpy's type string; packed types are bytes, types that numpy lacks are raw records of their width.
+/// numpy's type string; packed types are bytes, plain bits unsigned integers, types that numpy lacks are
+/// raw records of their width.
 fn type_string(dtype: DType) -> String {
     let bytes = dtype.bits() / 8;
     match dtype {
         DType::Bool => "|b1".to_owned(),
-        DType::U8 | DType::F4 | DType::F6E2M3 | DType::F6E3M2 => "|u1".to_owned(),
+        DType::U8
+        | DType::F4
+        | DType::F6E2M3
+        | DType::F6E3M2
+        | DType::Bits1x8
+        | DType::Bits2x4
+        | DType::Bits4x2
+        | DType::Bits8 => "|u1".to_owned(),
         DType::I8 => "|i1".to_owned(),
-        DType::U16 | DType::U32 | DType::U64 => format!("<u{bytes}"),
+        DType::U16 | DType::U32 | DType::U64 | DType::Bits16 => format!("<u{bytes}"),
         DType::I16 | DType::I32 | DType::I64 => format!("<i{bytes}"),
         DType::F16 | DType::F32 | DType::F64 => format!("<f{bytes}"),
         DType::C64 | DType::C128 => format!("<c{bytes}"),
@@ -119,7 +132,7 @@ impl View {
     }
 
     /// numpy's array interface, version 3. Types that numpy lacks (bfloat16, fp8) come as raw records of
-    /// their width, packed fp4 as bytes.
+    /// their width, packed fp4 as bytes, and torch's bits as unsigned integers.
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let interface = PyDict::new(py);

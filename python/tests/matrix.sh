@@ -12,7 +12,7 @@ for version in "${versions[@]}"; do
     venv=$folder/torch-$version
     "${PYTHON:-python3}" -m venv "$venv"
     if [ "$version" = newest ]; then wanted=torch; else wanted=torch==$version; fi
-    "$venv/bin/pip" install -q "$wanted" numpy safetensors pytest tqdm ./python
+    "$venv/bin/pip" install -q "$wanted" numpy safetensors pytest tqdm mypy accelerate jax ./python
     "$venv/bin/python" -c 'import torch; print("torch", torch.__version__)'
     "$venv/bin/python" -m pytest -q python/tests
 done
