@@ -12,10 +12,20 @@ import pytest
 import ranks
 
 torch = pytest.importorskip("torch")
+pytest.importorskip("accelerate")
 from torch import nn  # noqa: E402
 
 import wpack  # noqa: E402
 from states import same  # noqa: E402
+
+try:
+    from torch.distributed.fsdp import fully_shard
+
+    TRAINS_ON_CPU = True
+except ImportError:  # torch 2.5, whose FSDP2 shards everywhere and trains on CUDA alone
+    from torch.distributed._composable.fsdp import fully_shard
+
+    TRAINS_ON_CPU = False
 
 
 class Block(nn.Module):
@@ -70,8 +80,6 @@ def on_meta(**options: Any) -> Any:
 
 
 def shard(model: Any, mesh: Any) -> Any:
-    from torch.distributed.fsdp import fully_shard
-
     for block in model.blocks:
         fully_shard(block, mesh=mesh)
     return fully_shard(model, mesh=mesh)
@@ -156,8 +164,9 @@ def dtensors(rank: int, world: int, packs: dict[str, Path], even: Path) -> dict[
         if kind != "of more ranks":
             rows = max(-(-p.shape[0] // world) * p[0].numel() for p in filled().parameters())
             assert watch.elements <= max(rows, 12), f"{watch.elements} elements at once, a shard has {rows}"
-        result[f"{kind} losses"] = step(model)
-        assert result[f"{kind} losses"] == step(stock)
+        if TRAINS_ON_CPU:
+            result[f"{kind} losses"] = step(model)
+            assert result[f"{kind} losses"] == step(stock)
     if world == 2:
         # 36 columns over two ranks, rows of fp32: each way of cutting is met.
         sizes = {"width": 12, "inner": 36}
@@ -199,7 +208,8 @@ def grids(rank: int, world: int, pack: Path, even: Path) -> None:
     model, stock = shard(on_meta(), mesh), shard(filled(), mesh)
     load_into(model, pack, mesh)
     equal(model, stock)
-    assert step(model) == step(stock)
+    if TRAINS_ON_CPU:
+        assert step(model) == step(stock)
     # Tensor parallelism first, then rows of what it left: strided shards.
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
     sizes = {"width": 12, "inner": 36}
@@ -285,7 +295,8 @@ def test_dtensors_are_those_of_torch(packs: dict[str, Any], even: Path, tmp_path
     results = ranks.run(world, dtensors, tmp_path, packs[str(world)], even)
     for kind in ("replicate", "fsdp2"):
         assert all(result[f"{kind} mapped"] > 0 for result in results)
-        assert len({str(result[f"{kind} losses"]) for result in results}) == 1
+        if TRAINS_ON_CPU:
+            assert len({str(result[f"{kind} losses"]) for result in results}) == 1
 
 
 def test_hsdp_and_fsdp_over_tensor_parallelism(packs: dict[str, Any], even: Path, tmp_path: Path) -> None:
