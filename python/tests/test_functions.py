@@ -1,6 +1,8 @@
 """The command's functions, and errors as exceptions."""
 
+import pathlib
 import pickle
+import re
 
 import pytest
 
@@ -144,6 +146,47 @@ def test_unknown_names(source, tmp_path):
         shard["nothing"]
     with pytest.raises(ValueError, match="prefetch"):
         shard.state_dict(prefetch="sometimes")
+
+
+def test_components_that_give_one_name(tmp_path):
+    from safetensors.torch import save_file
+
+    save_file({"b.c": torch.zeros(2)}, tmp_path / "outer.safetensors")
+    save_file({"c": torch.ones(2)}, tmp_path / "inner.safetensors")
+    out = tmp_path / "model.wpack"
+    parts = {"a": tmp_path / "outer.safetensors", "a.b": tmp_path / "inner.safetensors"}
+    wpack.convert(parts, out, layout="replicate", progress=False)
+    pack = wpack.open(out)
+    with pytest.raises(errors.StateDictCollisionError, match="`a` and `a.b` both give the name `a.b.c`"):
+        pack.shard()
+    assert pack.shard(component="a").get_tensor("b.c").tolist() == [0, 0]
+    assert pack.shard(component="a.b").get_tensor("c").tolist() == [1, 1]
+
+
+RUST = pathlib.Path(__file__).parents[2]
+# What the command can report; faults of single blocks are text of a DamagedError, and have no class.
+CODES = ["checkpoint/src/error/advice.rs", *(f"{crate}/src/error.rs" for crate in ("cli", "convert", "format", "loader", "plan"))]
+
+
+@pytest.mark.parametrize("path", CODES)
+def test_every_code_has_a_class_of_its_own(path):
+    """By the sources of the crates: a code without a class would come as the bare base class."""
+    body = re.search(r"fn code\(&self\) -> &'static str \{(.*?)\n    \}\n", (RUST / path).read_text(), re.DOTALL)
+    codes = re.findall(r'"([a-z0-9-]+)"', body[1])
+    assert len(codes) > 5
+    for code in codes:
+        kind = type(errors.from_code(code, "facts"))
+        assert kind is not wpack.WpackError and kind.code == code, code
+        assert getattr(errors, kind.__name__) is kind, f"two classes are called {kind.__name__}"
+
+
+def test_no_two_classes_have_one_name():
+    kinds = wpack.WpackError.__subclasses__()
+    names = [kind.__name__ for kind in kinds if kind.__module__ == "wpack.errors"]
+    assert len(names) > 90 and len(set(names)) == len(names)
+    for kind in kinds:
+        if kind.__module__ == "wpack.errors":
+            assert getattr(errors, kind.__name__) is kind
 
 
 def test_an_unknown_code_is_the_base_class():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from . import _device, _load, _rank, _stage, _torch
 from ._progress import Progress, choose
 from ._wpack import NativePack, NativeShard, View
-from .errors import ClosedError, DamagedError, NameCollisionError, RankError
+from .errors import ClosedError, DamagedError, RankError, StateDictCollisionError
 
 if TYPE_CHECKING:
     import numpy
@@ -154,12 +155,27 @@ class Pack:
             RankError: no rank is given or found, or it is out of range.
             UnknownComponentError: the pack has no such component.
             NoRuleError, OrderUnknownError, RulesError: the plan does not say what the layout must know.
+            StateDictCollisionError: two of the components give one name, as ``a`` with ``b.c`` and ``a.b``
+                with ``c`` do.
         """
         grid = mesh if mesh is None or isinstance(mesh, str) else ",".join(f"{axis}={n}" for axis, n in mesh.items())
         text = None if plan is None else Path(plan).read_text()
         rank, world_size = self._place(rank, world_size, NativePack.ranks(grid, text))
         names = [component] if isinstance(component, str) else None if component is None else list(component)
-        return RankShard(self._open.shard(rank, world_size, layout, names, grid, text), self.path)
+        shard = RankShard(self._open.shard(rank, world_size, layout, names, grid, text), self.path)
+        if len(self.components if names is None else names) > 1:
+            self._check_names(shard.keys())
+        return shard
+
+    def _check_names(self, keys: list[str]) -> None:
+        if len(set(keys)) == len(keys):
+            return
+        name, _ = Counter(keys).most_common(1)[0]
+        owners = [one for one in self.components if name.startswith(f"{one}.")]
+        raise StateDictCollisionError(
+            f"{self.path}: components {' and '.join(f'`{one}`' for one in owners)} both give the name `{name}`",
+            hint=f"open them one by one: pack.shard(component={owners[0]!r})",
+        )
 
     def _place(self, rank: int | None, world_size: int | None, target: int | None) -> tuple[int, int]:
         own = self.world_size if target is None else target
@@ -476,4 +492,4 @@ class RankShard(Mapping[str, "torch.Tensor"]):
         return f"wpack.RankShard({self.path!r}, rank={self.rank}, world_size={self.world_size}, tensors={len(self)})"
 
 
-__all__ = ["Explanation", "NameCollisionError", "Pack", "RankShard", "Slice", "VerifyReport", "open"]
+__all__ = ["Explanation", "Pack", "RankShard", "Slice", "VerifyReport", "open"]

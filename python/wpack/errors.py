@@ -108,8 +108,8 @@ class UnsupportedDTypeError(WpackError, TypeError, code="dtype-unsupported"):
     """The library asked for has no such element type; the bytes are still to be had."""
 
 
-class NameCollisionError(WpackError, code="state-dict-collision"):
-    """Two components give the same key in one state dict."""
+class StateDictCollisionError(WpackError, code="state-dict-collision"):
+    """Two components give the same key in one state dict. Open them one by one."""
 
 
 class LoadIntoError(WpackError, RuntimeError, code="load-into"):
