@@ -1,5 +1,8 @@
 """The device rule, with a stand-in for torch.cuda: no GPU is needed, and index 0 never wins by accident."""
 
+import os
+import pathlib
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -83,6 +86,23 @@ def test_a_program_of_one_process_that_uses_the_default_device():
     assert rule("cuda", 4, current=0) == "cuda:0"
 
 
-@pytest.mark.parametrize("kind", ["xpu", "cuda"])
+@pytest.mark.parametrize("kind", ["xpu", "cuda", "hpu"])
 def test_other_accelerators_follow_the_same_rule(kind):
     assert rule(kind, 2, LOCAL_RANK="1") == f"{kind}:1"
+
+
+def test_the_name_that_a_plugin_gave_its_device(run):
+    """torch_npu makes ``"npu"`` a device; without it torch knows none of that name and says so."""
+    code = """
+    import json, torch
+    from test_device import rule
+    try:
+        rule("npu", 2)
+        refused = None
+    except RuntimeError as error:
+        refused = str(error)
+    torch.utils.rename_privateuse1_backend("npu")
+    print(json.dumps([refused, rule("npu", 2, LOCAL_RANK="1"), rule("npu:0", 2, LOCAL_RANK="1")]))
+    """
+    found = run(code, env={**os.environ, "PYTHONPATH": str(pathlib.Path(__file__).parent)})
+    assert "npu" in found[0] and found[1:] == ["npu:1", "npu:0"]

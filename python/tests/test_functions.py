@@ -211,6 +211,32 @@ def test_out(source, tmp_path):
         shard.state_dict(out={"nothing": rows}, progress=False)
 
 
+def test_out_and_ties(tmp_path):
+    tied = torch.arange(6.0)
+    torch.save({"one": tied, "two": tied}, tmp_path / "tied.pt")
+    wpack.convert(tmp_path / "tied.pt", tmp_path / "tied.wpack", layout="replicate", progress=False)
+    shard = wpack.open(tmp_path / "tied.wpack").shard()
+    mine = torch.zeros(6)
+    assert shard.state_dict(out={"two": mine}, progress=False)["two"] is mine and same(mine, tied)
+    with pytest.raises(errors.OutputTensorError, match="a tie of it"):
+        shard.state_dict(out={"one": torch.zeros(6), "two": torch.zeros(6)}, progress=False)
+
+
+def test_groups_share_allocations(source, tmp_path):
+    out = tmp_path / "model.wpack"
+    wpack.convert(source, out, layout="replicate", progress=False)
+    shard, state = wpack.open(out).shard(), model_like()
+
+    def storages(group_bytes):
+        found = shard.state_dict(eager=True, group_bytes=group_bytes, progress=False)
+        assert all(same(found[name], state[name]) for name in state)
+        assert all(tensor.storage_offset() * tensor.element_size() % 512 == 0 for tensor in found.values())
+        return len({tensor.untyped_storage().data_ptr() for tensor in found.values()})
+
+    assert (storages(None), storages(1 << 20)) == (len(state), 1)
+    assert 1 < storages(2048) < len(state)
+
+
 def test_meta(source, tmp_path):
     out = tmp_path / "model.wpack"
     wpack.convert(source, out, layout="replicate", progress=False)

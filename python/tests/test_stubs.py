@@ -21,6 +21,14 @@ def test_the_stub_agrees_with_the_module():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_package_is_typed_strictly(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--config-file", str(FOLDER / "pyproject.toml"), "--cache-dir", str(tmp_path), "-p", "wpack"],
+        capture_output=True, text=True, timeout=300, cwd=FOLDER,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_the_package_says_that_it_is_typed():
     assert (pathlib.Path(wpack.__file__).parent / "py.typed").exists()
     assert (pathlib.Path(wpack.__file__).parent / "_wpack.pyi").exists()

@@ -233,7 +233,10 @@ def _stages(model: nn.Module) -> list[str]:
             f"the model's pipeline plan names {len(lists)} lists of layers", hint="write the section [stages] by hand"
         )
     at = plan.index(lists[0])
-    of = lambda paths: [f"{_literal(path)}.*" for path in paths if _holds(model, path)]  # noqa: E731
+
+    def of(paths: list[str]) -> list[str]:
+        return [f"{_literal(path)}.*" for path in paths if _holds(model, path)]
+
     return _key("layers", lists[0]) + _key("first", of(plan[:at])) + _key("last", of(plan[at + 1 :]))
 
 

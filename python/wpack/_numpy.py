@@ -26,7 +26,7 @@ def array(view: View, name: str) -> numpy.ndarray[Any, Any]:
     """The array of a view, without a copy."""
     import numpy
 
-    raw = numpy.asarray(view)
+    raw: numpy.ndarray[Any, Any] = numpy.asarray(view)
     if raw.dtype.kind != "V":
         return raw
     if view.dtype in _ML:
@@ -35,7 +35,8 @@ def array(view: View, name: str) -> numpy.ndarray[Any, Any]:
         except ImportError:
             pass
         else:
-            return raw.view(getattr(ml_dtypes, _ML[view.dtype]))
+            named: numpy.ndarray[Any, Any] = raw.view(getattr(ml_dtypes, _ML[view.dtype]))
+            return named
     raise UnsupportedDTypeError(
         f"tensor `{name}` holds {view.dtype}, which numpy has no type for",
         hint=f"pip install ml_dtypes, or take raw records: numpy.asarray(shard.view({name!r}))",

@@ -337,7 +337,8 @@ class RankShard(Mapping[str, "torch.Tensor"]):
             UnknownTensorError: no tensor has that name.
             UnsupportedDTypeError: the installed torch has no such element type.
         """
-        return self._native.tensor(name, _torch.from_dlpack(), _torch.dtypes())  # type: ignore[no-any-return]
+        tensor: torch.Tensor = self._native.tensor(name, _torch.from_dlpack(), _torch.dtypes())
+        return tensor
 
     def get_slice(self, name: str) -> Slice:
         """A tensor of which only a part is wanted; see :class:`Slice`."""

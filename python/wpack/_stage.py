@@ -65,11 +65,13 @@ class Sink:
     are current in torch are so for one thread, so that everything here names its own.
     """
 
+    ring: list[torch.Tensor]
+
     def __init__(self, device: torch.device, targets: list[torch.Tensor]) -> None:
         torch = need()
         self.device = device
         self.targets = targets
-        self.ring: list[torch.Tensor] = []
+        self.ring = []
         self.events: list[Any] = []
         self.pinned = True
         self.module = None

@@ -84,7 +84,7 @@ class Guard:
             guard.kept.append(names)
             if names:
                 before = list(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
-                module._ddp_params_and_buffers_to_ignore = before + [n for n in names if n not in before]  # type: ignore[assignment]
+                module._ddp_params_and_buffers_to_ignore = before + [n for n in names if n not in before]
             original(ddp, module, *args, **options)
 
         self._replace(DistributedDataParallel, "__init__", init)
