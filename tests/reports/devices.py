@@ -25,14 +25,7 @@ import torch.distributed as dist
 from diffsynth.core import ModelConfig
 from diffsynth.core.device import npu_compatible_device as device_names
 from diffsynth.pipelines.wan_video import WanVideoPipeline
-
-
-def read_bytes() -> int:
-    """Bytes that this process made the kernel fetch from storage."""
-    for line in Path("/proc/self/io").read_text().splitlines():
-        if line.startswith("read_bytes:"):
-            return int(line.split()[1])
-    raise SystemExit("/proc/self/io has no read_bytes")
+from noted import read_bytes
 
 
 def main() -> None:

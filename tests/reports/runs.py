@@ -23,7 +23,8 @@ MIB = 1 << 20
 DEEPSPEED: dict[str, dict[str, Any]] = {
     "zero2": {"stage": 2, "overlap_comm": False},
     "zero2-offload": {"stage": 2, "overlap_comm": False, "offload_optimizer": {"device": "cpu", "pin_memory": False}},
-    "zero3": {"stage": 3, "overlap_comm": False},
+    # Without gathering, accelerate refuses to save a model of ZeRO-3.
+    "zero3": {"stage": 3, "overlap_comm": False, "stage3_gather_16bit_weights_on_model_save": True},
 }
 
 
@@ -62,21 +63,31 @@ def run(
     adapter: Sequence[str] | None,
     environment: dict[str, str],
     deepspeed: str | None = None,
+    accelerate: bool = False,
     timeout: int = 900,
 ) -> Run:
-    """Starts a script in several processes: as it is, or with ``adapter`` arguments through the launcher."""
+    """Starts a script in several processes: as it is, or with ``adapter`` arguments through the launcher.
+
+    ``torchrun`` starts them; with ``accelerate`` it is ``accelerate launch``, with the DeepSpeed configuration.
+    """
     figures = folder / name
     shutil.rmtree(figures, ignore_errors=True)
     figures.mkdir(parents=True)
-    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}"]
-    command += [f"--master-port={_port()}"]
+    training = _training(deepspeed, figures)
+    if accelerate:
+        command = [sys.executable, "-m", "accelerate.commands.launch", f"--num_processes={processes}", "--num_machines=1"]
+        command += [f"--main_process_port={_port()}", "--mixed_precision=bf16", "--dynamo_backend=no", "--use_deepspeed"]
+        command += [f"--deepspeed_config_file={training['ACCELERATE_DEEPSPEED_CONFIG_FILE']}"]
+    else:
+        command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}"]
+        command += [f"--master-port={_port()}"]
     if adapter is not None:
         command += ["-m", "wpack.integrations.diffsynth", *adapter]
     command += [str(HERE / script), *arguments]
     values = os.environ | {"OMP_NUM_THREADS": "1", "MEASURE_OUT": str(figures), "PYTHONUNBUFFERED": "1"}
     values |= {"DS_ACCELERATOR": "cpu", "TOKENIZERS_PARALLELISM": "false", "CUDA_VISIBLE_DEVICES": ""}
     # Without a GPU accelerate names the CPU "cpu:0", to which torch copies what is on "cpu".
-    values |= {"ACCELERATE_TORCH_DEVICE": "cpu"} | _training(deepspeed, figures) | environment
+    values |= {"ACCELERATE_TORCH_DEVICE": "cpu"} | training | environment
     done = subprocess.run(command, env=values, capture_output=True, text=True, timeout=timeout, cwd=folder)
     (figures / "output.txt").write_text(done.stdout + done.stderr, encoding="utf-8")
     if done.returncode:
