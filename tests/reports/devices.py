@@ -25,7 +25,6 @@ import torch.distributed as dist
 from diffsynth.core import ModelConfig
 from diffsynth.core.device import npu_compatible_device as device_names
 from diffsynth.pipelines.wan_video import WanVideoPipeline
-from noted import read_bytes
 
 
 def main() -> None:
@@ -55,7 +54,7 @@ def one(options: argparse.Namespace) -> None:
 
             diffsynth.install(options.packs)
         dist.barrier()
-        before = read_bytes()
+        before = measure.read_bytes()
         pipe = WanVideoPipeline.from_pretrained(
             device="cuda",
             model_configs=[ModelConfig(path=path) for path in json.loads(options.paths)],
@@ -68,7 +67,7 @@ def one(options: argparse.Namespace) -> None:
             libraries={name: sorted(found) for name, found in devices.by_library().items()},
             bytes=devices.bytes,
             set=devices.set,
-            read=read_bytes() - before,
+            read=measure.read_bytes() - before,
         )
         if options.usp:
             video = pipe(

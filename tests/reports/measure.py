@@ -9,6 +9,7 @@ import ctypes
 import gc
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,26 @@ def point(name: str, **more: Any) -> None:
     now = rollup()
     _barrier()
     record(point=name, anonymous=now["Anonymous"], pss=now["Pss"], **more)
+
+
+def read_bytes() -> int:
+    """Bytes that this process made the kernel fetch from storage."""
+    for line in Path("/proc/self/io").read_text().splitlines():
+        if line.startswith("read_bytes:"):
+            return int(line.split()[1])
+    raise SystemExit("/proc/self/io has no read_bytes")
+
+
+class Spent:
+    """What this process has spent since then."""
+
+    def __init__(self) -> None:
+        self._seconds, self._processor, self._read = time.monotonic(), time.process_time(), read_bytes()
+
+    def figures(self) -> dict[str, Any]:
+        """Seconds, seconds of processor time, and bytes from storage."""
+        seconds, processor = time.monotonic() - self._seconds, time.process_time() - self._processor
+        return {"seconds": seconds, "processor": processor, "read": read_bytes() - self._read}
 
 
 def record(**values: Any) -> None:

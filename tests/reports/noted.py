@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -17,14 +16,6 @@ import boundary
 import measure
 import torch
 from diffsynth.core.device import npu_compatible_device as device_names
-
-
-def read_bytes() -> int:
-    """Bytes that this process made the kernel fetch from storage."""
-    for line in Path("/proc/self/io").read_text().splitlines():
-        if line.startswith("read_bytes:"):
-            return int(line.split()[1])
-    raise SystemExit("/proc/self/io has no read_bytes")
 
 
 def load(count: int, make: Callable[[str], Any]) -> None:
@@ -35,7 +26,7 @@ def load(count: int, make: Callable[[str], Any]) -> None:
     # The boundary is what the adapter calls, so it is entered first.
     if installed:
         adapter.uninstall()  # type: ignore[union-attr]
-    before = read_bytes()
+    before = measure.read_bytes()
     with (
         boundary.recorded(count) as devices,
         mock.patch.object(device_names, "IS_CUDA_AVAILABLE", True),
@@ -48,7 +39,7 @@ def load(count: int, make: Callable[[str], Any]) -> None:
         finally:
             if installed:
                 adapter.uninstall()  # type: ignore[union-attr]
-    measure.record(asked=sorted(devices.indices()), bytes=devices.bytes, read=read_bytes() - before)
+    measure.record(asked=sorted(devices.indices()), bytes=devices.bytes, read=measure.read_bytes() - before)
     del made, devices
     gc.collect()
     if installed:

@@ -65,10 +65,12 @@ def run(
     deepspeed: str | None = None,
     accelerate: bool = False,
     timeout: int = 900,
+    start: Callable[..., subprocess.CompletedProcess[str]] = subprocess.run,
 ) -> Run:
     """Starts a script in several processes: as it is, or with ``adapter`` arguments through the launcher.
 
     ``torchrun`` starts them; with ``accelerate`` it is ``accelerate launch``, with the DeepSpeed configuration.
+    ``start`` runs the command.
     """
     figures = folder / name
     shutil.rmtree(figures, ignore_errors=True)
@@ -88,15 +90,18 @@ def run(
     values |= {"DS_ACCELERATOR": "cpu", "TOKENIZERS_PARALLELISM": "false", "CUDA_VISIBLE_DEVICES": ""}
     # Without a GPU accelerate names the CPU "cpu:0", to which torch copies what is on "cpu".
     values |= {"ACCELERATE_TORCH_DEVICE": "cpu"} | training | environment
-    done = subprocess.run(command, env=values, capture_output=True, text=True, timeout=timeout, cwd=folder)
+    done = start(command, env=values, capture_output=True, text=True, timeout=timeout, cwd=folder)
     (figures / "output.txt").write_text(done.stdout + done.stderr, encoding="utf-8")
     if done.returncode:
-        raise SystemExit(f"{name} failed, exit status {done.returncode}:\n" + _tail(done.stderr))
-    ranks = []
-    for rank in range(processes):
-        lines = (figures / f"{rank}.jsonl").read_text(encoding="utf-8").splitlines()
-        ranks.append([json.loads(line) for line in lines])
-    return Run(name, done.stdout + done.stderr, ranks)
+        raise SystemExit(f"{name} failed, exit status {done.returncode}:\n" + tail(done.stderr))
+    return Run(name, done.stdout + done.stderr, recorded(figures, processes))
+
+
+def recorded(figures: Path, processes: int) -> list[list[dict[str, Any]]]:
+    """What the processes of a run have noted, by rank; those that came to none have none."""
+    paths = [figures / f"{rank}.jsonl" for rank in range(processes)]
+    texts = [path.read_text(encoding="utf-8") if path.exists() else "" for path in paths]
+    return [[json.loads(line) for line in text.splitlines()] for text in texts]
 
 
 def run_each(
@@ -116,10 +121,7 @@ def run_each(
     values |= {"DIFFSYNTH_MODEL_BASE_PATH": str(folder), "DIFFSYNTH_SKIP_DOWNLOAD": "True"}
     command = [sys.executable, str(HERE / script), *arguments, "--places", json.dumps(places)]
     subprocess.run(command, env=values, cwd=folder, check=False, timeout=900)
-    rows = []
-    for rank, _ in places:
-        path = figures / f"{rank}.jsonl"
-        rows.append([json.loads(line) for line in path.read_text().splitlines()] if path.exists() else [])
+    rows = recorded(figures, len(places))
     return rows, "".join((figures / f"{rank}.txt").read_text() for rank, _ in places)
 
 
@@ -179,7 +181,8 @@ def _training(deepspeed: str | None, figures: Path) -> dict[str, str]:
     return {"ACCELERATE_USE_DEEPSPEED": "true", "ACCELERATE_DEEPSPEED_CONFIG_FILE": str(path)}
 
 
-def _tail(text: str, lines: int = 60) -> str:
+def tail(text: str, lines: int = 60) -> str:
+    """The last lines of what a program wrote."""
     return "\n".join(text.splitlines()[-lines:])
 
 

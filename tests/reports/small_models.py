@@ -152,7 +152,7 @@ def _models(scale: str) -> dict[str, tuple[str, Any, dict[str, Any], str | None]
     }
 
 
-def _file_name(model: str, name: str) -> str:
+def file_name(model: str, name: str) -> str:
     """The name in a checkpoint file of a name in the module: what the package's converters undo."""
     if model == "wan_vae":
         return name.removeprefix("model.")
@@ -166,7 +166,7 @@ def shapes(scale: str, model: str) -> dict[str, list[int]]:
     _, cls, arguments, _ = _models(scale)[model]
     with skip_model_initialization():
         state = cls(**arguments).state_dict()
-    return {_file_name(model, name): list(tensor.shape) for name, tensor in state.items()}
+    return {file_name(model, name): list(tensor.shape) for name, tensor in state.items()}
 
 
 def random_state(shapes: dict[str, list[int]], seed: int, dtype: torch.dtype) -> dict[str, torch.Tensor]:
@@ -214,7 +214,7 @@ def make(folder: Path, scale: str, models: list[str], published_types: bool = Tr
         row["model_class"] = f"{cls.__module__}.{cls.__qualname__}".replace("__main__", "small_models")
         rows.append(row | ({} if converter is None else {"state_dict_converter": converter}))
     if any(model.startswith("wan") for model in models):
-        _wan_tokenizer(folder / "Wan-AI/Wan2.1-T2V-1.3B/google/umt5-xxl")
+        wan_tokenizer(folder / "Wan-AI/Wan2.1-T2V-1.3B/google/umt5-xxl")
     if any(model.startswith("qwen") for model in models):
         _qwen_tokenizer(folder / "Qwen/Qwen-Image/tokenizer")
     (folder / "models.json").write_text(json.dumps(rows), encoding="utf-8")
@@ -273,7 +273,8 @@ def _vocabulary(special: list[str]) -> tuple[dict[str, int], list[tuple[str, str
     return {token: number for number, token in enumerate(tokens)}, merges
 
 
-def _wan_tokenizer(folder: Path) -> None:
+def wan_tokenizer(folder: Path) -> None:
+    """A tokenizer in the place of the published one: the words of the prompts, and every byte."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
