@@ -43,7 +43,8 @@ print(json.dumps({name: take(shard.view(name)) for name in shard}))
 
 
 def test_what_jax_narrows_and_refuses(convert, run, tmp_path):
-    """64 bits become 32 where jax is not told otherwise, in a copy; complex32 and read-only memory are errors."""
+    """64 bits become 32 where jax is not told otherwise, in a copy; complex32 is an error; read-only memory is
+    one in a jax that asks for the form of DLPack before 1.0, and the same values in a later one."""
     path = tmp_path / "half.pt"
     torch.save({"half": filled((7,), torch.complex32), "wide": torch.arange(5)}, path)
     wpack.convert(path, tmp_path / "half.wpack", layout="replicate", progress=False)
@@ -51,16 +52,18 @@ def test_what_jax_narrows_and_refuses(convert, run, tmp_path):
 errors = []
 for view in (shard.view("half"), wpack.open(sys.argv[1], read_only=True).shard().view("wide")):
     try:
-        jax.numpy.from_dlpack(view)
-        errors.append(None)
+        errors.append(jax.numpy.from_dlpack(view).tolist())
     except Exception as error:
-        errors.append([isinstance(error, BufferError), str(error)])
+        errors.append({"buffer": isinstance(error, BufferError), "text": str(error)})
 wide = jax.numpy.from_dlpack(shard.view("wide"))
 print(json.dumps([*errors, str(wide.dtype), wide.tolist()]))
 """
     half, read_only, dtype, values = run(code, tmp_path / "half.wpack")
-    assert half is not None and "32" in half[1]
-    assert read_only[0] and "open it without read_only" in read_only[1]
+    assert "32" in half["text"]
+    if isinstance(read_only, dict):
+        assert read_only["buffer"] and "open it without read_only" in read_only["text"]
+    else:
+        assert read_only == [0, 1, 2, 3, 4]
     assert dtype == "int32" and values == [0, 1, 2, 3, 4]
 
 
