@@ -42,7 +42,7 @@ def main() -> None:
             packed = train(model, stage, folder, ["--pack", str(folder / f"{model}.wpack")])
             rows += [row(model, stage, stock), row(model, stage, packed)]
             check(bounds, f"{model} {stage}", stage, prepared, stock, packed, folder)
-    head = ("model", "parallel", "loader", "after load", "after prepare", "after 2 steps", "PSS, 2 steps", "loss of rank 0")
+    head = ("model", "parallel", "loader", "after load", "with LoRA", "after prepare", "after 2 steps", "PSS, 2 steps", "loss of rank 0")
     print(f"\nMiB beyond the imports, summed over {RANKS} processes; anonymous memory but for PSS\n")
     print(runs.table(head, rows) + "\n")
     bounds.finish()
@@ -103,7 +103,7 @@ def row(model: str, stage: str, run: runs.Run) -> list[object]:
     """A line of the table."""
     loss = ", ".join(f"{float.fromhex(value):.6f}" for value in run.losses()[0])
     loader = "stock" if run.name.endswith("stock") else "wpack"
-    return [model, stage, loader, *(run.over_imports(at) for at in ("load", "prepare", "steps")), run.pss("steps"), loss]
+    return [model, stage, loader, *(run.over_imports(at) for at in ("models", "load", "prepare", "steps")), run.pss("steps"), loss]
 
 
 def check(
@@ -119,14 +119,14 @@ def check(
     bounds.true(f"{name}: the pack was taken for the files", packed.output.count("wpack: ") == 3)
     if stage == "zero3":
         # Each process keeps its part, so that all together hold the model once.
-        held = packed.over_imports("load")
+        held = packed.over_imports("models")
         bounds.at_most(f"{name}: anonymous after load beyond the parts, MiB", held - model, 128)
-        bounds.at_most(f"{name}: anonymous after load over that of stock, MiB", held - stock.over_imports("load"), 0)
+        bounds.at_most(f"{name}: anonymous after load over that of stock, MiB", held - stock.over_imports("models"), 0)
         return
-    bounds.at_least(f"{name}: stock has a copy per process after load, MiB", stock.over_imports("load"), 0.9 * RANKS * model)
+    bounds.at_least(f"{name}: stock has a copy per process after load, MiB", stock.over_imports("models"), 0.9 * RANKS * model)
     own = sum(packed.points("load", "computed")) / runs.MIB
     print(f"        of what follows, {own:.1f} MiB are tables that the model computes, {trained:.1f} MiB are trained")
-    bounds.at_most(f"{name}: anonymous after load, MiB", packed.over_imports("load"), 32)
+    bounds.at_most(f"{name}: anonymous after load, MiB", packed.over_imports("models"), 32)
     bounds.at_most(
         f"{name}: anonymous after prepare beyond what is trained, MiB", packed.over_imports("prepare") - trained, 128
     )

@@ -52,8 +52,12 @@ class QwenImageTrainingModule(DiffusionTrainingModule):
         return FlowMatchSFTLoss(self.pipe, **inputs[0], **inputs[1])
 
 
+class Measured(training.Measured, QwenImageTrainingModule):
+    """The same, measured when the models are loaded."""
+
+
 if __name__ == "__main__":
     args = training.parse()
     accelerator = training.start()
     device = "cpu" if args.initialize_model_on_cpu else accelerator.device
-    training.train(accelerator, args, QwenImageTrainingModule(args, device))
+    training.train(accelerator, args, Measured(args, device))

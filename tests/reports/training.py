@@ -64,6 +64,14 @@ class Recorder(ModelLogger):
             measure.point("steps")
 
 
+class Measured:
+    """Beside a training module: measures when the models are loaded, before LoRA's own modules are put into them."""
+
+    def switch_pipe_to_training_mode(self, *values: Any, **more: Any) -> None:
+        measure.point("models")
+        super().switch_pipe_to_training_mode(*values, **more)  # type: ignore[misc]
+
+
 def train(accelerator: accelerate.Accelerator, args: argparse.Namespace, model: torch.nn.Module) -> None:
     """DiffSynth's training task, measured around ``prepare``."""
     measure.point("load", trainable=measure.trainable_bytes(model), computed=measure.computed_bytes(model))
