@@ -13,7 +13,7 @@ class FreeMemory:
     LEFT = 1 << 30
 
     def __init__(self, folder):
-        self.path = folder / "hole"
+        self.path = os.path.join(folder, "hole")
         self.at, self.size = 0, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         with open(self.path, "wb") as file:
             file.truncate(self.size)
@@ -28,6 +28,10 @@ class FreeMemory:
                 file.seek(self.at)
                 read = file.readinto(buffer)
                 self.at = 0 if read < len(buffer) else self.at + read
+
+    def remove(self):
+        """Removes the file, and with it its pages."""
+        os.remove(self.path)
 
     @staticmethod
     def free():

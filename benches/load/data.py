@@ -1,6 +1,6 @@
 """Makes the synthetic checkpoint and every form of it on disk.
 
-    data.py SIZE FOLDER [FORM ...]      SIZE: tiny, S (1.0 GB), M (4.1 GB); all forms unless some are named
+    data.py SIZE FOLDER [FORM ...]      SIZE: tiny, XS (0.1 GB), S (1.0 GB), M (4.1 GB); all forms unless some are named
 
 An inventory as of a video diffusion transformer: 30 blocks of self and cross attention, norms and MLP,
 825 tensors in bf16, N(0, 0.02). Forms: safetensors, its Hugging Face shards, one file for each rank
@@ -10,12 +10,13 @@ split beforehand, torch.save, a replicated and a 4-rank fsdp2 pack, tensorizer, 
 import json
 import os
 import sys
+import tempfile
 
 import numpy as np
 import torch
 
 WORLD = 4
-SIZES = {"tiny": (64, 2), "S": (1024, 30), "M": (2048, 30)}
+SIZES = {"tiny": (64, 2), "XS": (320, 30), "S": (1024, 30), "M": (2048, 30)}
 FORMS = ("hf", "split", "pth", "packs", "tensorizer", "dcp")
 
 
@@ -98,6 +99,33 @@ def packs(folder):
     wpack.convert(source, output=f"{folder}/fsdp2.wpack", layout="fsdp2", ranks=WORLD, overwrite=True, progress=False)
 
 
+def save_part(rank, state, folder, store):
+    """One rank's rows of every tensor, saved by torch.distributed.checkpoint together with the other ranks."""
+    import torch.distributed as dist
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import DTensor, Shard
+
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=WORLD)
+    mesh = init_device_mesh("cpu", (WORLD,))
+    part = {
+        name: DTensor.from_local(
+            cut(tensor, rank), mesh, [Shard(0)], run_check=False, shape=tensor.shape, stride=tensor.stride()
+        )
+        for name, tensor in state.items()
+    }
+    dcp.save(part, checkpoint_id=folder)
+    dist.destroy_process_group()
+
+
+def sharded_dcp(state, folder):
+    """A checkpoint as four ranks of FSDP2 write it: a file of each rank."""
+    with tempfile.TemporaryDirectory() as temporary:
+        torch.multiprocessing.start_processes(
+            save_part, args=(state, folder, f"{temporary}/store"), nprocs=WORLD, start_method="fork"
+        )
+
+
 def main():
     size, folder = sys.argv[1:3]
     forms = sys.argv[3:] or FORMS
@@ -130,9 +158,7 @@ def main():
             serializer.write_state_dict(state)
             serializer.close()
     if "dcp" in forms:
-        import torch.distributed.checkpoint as dcp
-
-        dcp.save(dict(state), checkpoint_id=f"{folder}/dcp", no_dist=True)
+        sharded_dcp(state, f"{folder}/dcp")
     os.sync()
 
 

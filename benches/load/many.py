@@ -1,71 +1,121 @@
-"""A dict of 100 000 tensors: processor time and wall time, each loader in a process of its own.
+"""One process's state dict of very many tensors, in processor time.
 
-    many.py FOLDER [ROUNDS]
+    many.py [--tensors 100000] [--rounds 5] [--folder FOLDER]
 
-Makes 100 000 tensors of four elements in FOLDER, as safetensors and as a replicated pack, and loads them in turn. The
-clock runs from the path to the dict; imports are over by then.
+Tensors of 4 KB (bf16, 2 x 1024) in a safetensors file and in a replicated pack of it, both read into the cache
+alike before each run. Each run is a process of its own that has imported everything, loaded a small file once and
+collected its garbage; the order is random. The collector stays on, as in a program that does not think of it.
 """
 
+import argparse
+import gc
 import json
 import os
-import statistics
-import subprocess
+import random
 import sys
-from pathlib import Path
+import tempfile
+import time
 
-COUNT = 100_000
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-LOAD = {
-    "wpack": """
-import wpack
-def load(folder):
-    return wpack.open(folder + "/many.wpack").shard(rank=0, world_size=1).state_dict(progress=False)
-""",
-    "safetensors load_file": """
-from safetensors.torch import load_file
-def load(folder):
-    return load_file(folder + "/many.safetensors")
-""",
-}
+import torch
 
-MEASURE = """
-import json, sys, time, torch
-torch.set_num_threads(1)
-wall, cpu = time.perf_counter(), time.process_time()
-state = load(sys.argv[1])
-print(json.dumps([time.perf_counter() - wall, time.process_time() - cpu, len(state)]))
-"""
+import measure
+
+
+def make(folder, name, count):
+    """Both forms of ``count`` tensors."""
+    import wpack
+    from safetensors.torch import save_file
+
+    numbers = torch.randn(count, 2, 1024, generator=torch.Generator().manual_seed(1)).to(torch.bfloat16)
+    state = {f"transformer_blocks.{i // 16}.attn.sub{i % 16}.to_k.weight": numbers[i].clone() for i in range(count)}
+    save_file(state, f"{folder}/{name}.safetensors")
+    wpack.convert(f"{folder}/{name}.safetensors", output=f"{folder}/{name}.wpack", layout="replicate", progress=False)
+
+
+def load_wpack(path):
+    import wpack
+
+    return wpack.open(f"{path}.wpack").shard(rank=0, world_size=1).state_dict(progress=False)
+
+
+def load_safetensors(path):
+    from safetensors.torch import load_file
+
+    return load_file(f"{path}.safetensors")
+
+
+def load_pread(path):
+    from safetensors.torch import load_file
+
+    return load_file(f"{path}.safetensors", backend="pread")
+
+
+LOADERS = {"wpack": load_wpack, "safetensors load_file": load_safetensors, "safetensors load_file pread": load_pread}
+
+
+def measured(load, folder):
+    """Wall and processor seconds of all threads, and the tensors, in a process of its own."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            torch.set_num_threads(1)
+            load(f"{folder}/few")
+            gc.collect()
+            cpu, at = time.process_time(), time.monotonic()
+            state = load(f"{folder}/many")
+            facts = {"cpu": time.process_time() - cpu, "wall": time.monotonic() - at, "tensors": len(state)}
+            os.write(write, json.dumps(facts).encode())
+            os._exit(0)
+        except BaseException as error:
+            os.write(write, json.dumps({"error": f"{type(error).__name__}: {error}"[:1000]}).encode())
+            os._exit(1)
+    os.close(write)
+    with os.fdopen(read) as file:
+        text = file.read()
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    facts = json.loads(text) if text else {"error": f"the process ended with {status}"}
+    if "error" in facts:
+        raise SystemExit(facts["error"])
+    return facts
 
 
 def main():
-    folder, rounds = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 7
-    folder.mkdir(parents=True, exist_ok=True)
-    import torch
-    from safetensors.torch import save_file
-
-    import wpack
-
-    source = folder / "many.safetensors"
-    names = (f"model.layers.{i // 100}.experts.{i % 100}.weight" for i in range(COUNT))
-    save_file({name: torch.full((4,), i, dtype=torch.float32) for i, name in enumerate(names)}, source)
-    wpack.convert(source, output=folder / "many.wpack", layout="replicate", overwrite=True, progress=False)
-    found = {name: [] for name in LOAD}
-    for turn in range(rounds):
-        for name in sorted(LOAD, reverse=turn % 2 == 1):
-            command = [sys.executable, "-c", LOAD[name] + MEASURE, str(folder)]
-            out = subprocess.run(command, check=True, stdout=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"}).stdout
-            wall, cpu, count = json.loads(out)
-            assert count == COUNT, (name, count)
-            found[name].append((wall, cpu))
-    print(f"{COUNT} tensors, median (least..greatest) of {rounds}\n")
-    print("| loader | processor time, s | wall time, s |")
-    print("| --- | --- | --- |")
-    for name, values in found.items():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tensors", type=int, default=100_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--folder", help="where the files go; default: a temporary folder")
+    args = parser.parse_args()
+    found = {name: [] for name in LOADERS}
+    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
+        make(folder, "few", 100)
+        make(folder, "many", args.tensors)
+        gc.collect()
+        files = [f"{folder}/many.safetensors", f"{folder}/many.wpack"]
+        order = list(LOADERS)
+        for _ in range(args.rounds):
+            random.shuffle(order)
+            for name in order:
+                measure.warm(files)
+                there, total = measure.resident(files)
+                if there < 0.99 * total:
+                    raise SystemExit(f"not warm: {there} of {total} bytes were in the page cache")
+                busy, at = measure.busy()[0], time.monotonic()
+                facts = measured(LOADERS[name], folder)
+                span = time.monotonic() - at
+                if facts["tensors"] != args.tensors:
+                    raise SystemExit(f"{name}: {facts['tensors']} tensors instead of {args.tensors}")
+                facts["others"] = max(0.0, measure.busy()[0] - busy - facts["cpu"]) / span
+                found[name].append(facts)
+    print("| loader | CPU, s | wall, s | others' cores |\n|---|---|---|---|")
+    for name, rows in found.items():
         cells = []
-        for at in (1, 0):
-            column = [value[at] for value in values]
-            cells.append(f"{statistics.median(column):.3f} ({min(column):.3f}..{max(column):.3f})")
-        print(f"| {name} | {cells[0]} | {cells[1]} |")
+        for key in ("cpu", "wall", "others"):
+            values = [row[key] for row in rows]
+            cells.append(f"{measure.median(values):.3f} ({min(values):.3f}..{max(values):.3f})")
+        print(f"| {name} | {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@
 
     run.py --data FOLDER --tiny FOLDER --out FILE.csv [--systems A,B] [--rounds N] [--world 1,4] ...
 
-One trial: (1) the files' pages are dropped, for a warm trial then read back with large reads, what memory is
-free is filled with cached pages of another file, and residency is checked with mincore; (2) the ranks are forked from a process that has everything imported, each loads a
+One trial: (1) what memory is free is filled with cached pages (see free_memory.py), the files' pages are
+dropped and for a warm trial read back with large reads, and residency is checked with mincore: a trial whose files
+are not all there, or not all gone, fails; (2) the ranks are forked from a process that has everything imported, each loads a
 tiny checkpoint of the same form once, notes its counters and says it is ready; (3) all start at once;
 (4) ``dict`` is the time until the last rank has a dict of CPU tensors, ``touch`` until the last has also
 summed every byte; (5) ranks report memory and I/O; (6) the sums are compared: a loader that gives wrong bytes
@@ -14,7 +15,6 @@ import argparse
 import gc
 import json
 import os
-import pathlib
 import random
 import resource
 import select
@@ -111,9 +111,9 @@ def quiet(limit, cores=0.5):
 def trial(system, files, args, mode, world, cache, ranks, free):
     """One measurement, or ``{"error": ...}``."""
     measure.drop(files)
+    free.fill()
     if cache == "warm":
         measure.warm(files)
-    free.fill()
     children = []
     with tempfile.TemporaryDirectory() as folder:
         for rank in ranks:
@@ -141,6 +141,9 @@ def trial(system, files, args, mode, world, cache, ranks, free):
             if cache == "cold":
                 measure.drop(files)
             found, total = measure.resident(files)
+            if found > 0.01 * total if cache == "cold" else found < 0.99 * total:
+                error = f"not {cache}: {found} of {total} bytes were in the page cache"
+        if error is None:
             busy, start = measure.busy(), clock()
             for _, go, _ in children:
                 os.write(go, b"G")
@@ -200,7 +203,7 @@ def usable(names):
                 __import__(SYSTEMS[name].needs)
             out.append(name)
         except Exception as error:
-            print(f"left out: {name}: {error}", file=sys.stderr)
+            print(f"left out: {name}: {type(error).__name__}: {error}", file=sys.stderr)
     return out
 
 
@@ -246,8 +249,17 @@ def main():
     gc.freeze()
     out = measure.Rows(args.out, FIELDS)
     ahead = measure.read_ahead_kb(args.data)
-    free = FreeMemory(pathlib.Path(args.tiny))
+    print(f"read_ahead_kb {ahead}; {len(cells)} cells a round; {os.cpu_count()} processors", flush=True)
+    free = FreeMemory(args.data)
     order, start = random.Random(1), clock()
+    try:
+        rounds(args, cells, sums, ahead, out, order, start, free)
+    finally:
+        free.remove()
+
+
+def rounds(args, cells, sums, ahead, out, order, start, free):
+    """Visits every cell once a round."""
     for number in range(args.rounds):
         if clock() - start > args.budget:
             print(f"budget spent after {number} rounds")

@@ -100,9 +100,18 @@ def slices(path, mode, rank, **options):
                 out[name] = part[:]
             else:
                 first, last = rows(part.get_shape(), rank)
-                # Its pread refuses an empty part behind the end.
-                out[name] = part[first:last] if first < last else part[:0]
+                # safetensors refuses an empty slice at the end of a dimension.
+                empty = torch.empty((0, *part.get_shape()[1:]), dtype=torch.bfloat16)
+                out[name] = part[first:last] if first < last else empty
     return out
+
+
+@system("safetensors load_file pread", SAFETENSORS, SAFETENSORS, needs="safetensors.torch", copies=True)
+def _(folder, mode, rank, world):
+    from safetensors.torch import load_file
+
+    state = load_file(f"{folder}/model.safetensors", device="cpu", backend="pread")
+    return (state if mode == "replicated" else {k: cut(t, rank).clone() for k, t in state.items()}), None
 
 
 @system("safetensors get_slice", SAFETENSORS, SAFETENSORS, needs="safetensors.torch")
@@ -120,6 +129,13 @@ def _(folder, mode, rank, world):
     from safetensors.torch import load_file
 
     return load_file(f"{folder}/split/rank{rank}.safetensors", device="cpu"), None
+
+
+@system("safetensors split beforehand pread", None, ["split"], needs="safetensors.torch", copies=True)
+def _(folder, mode, rank, world):
+    from safetensors.torch import load_file
+
+    return load_file(f"{folder}/split/rank{rank}.safetensors", device="cpu", backend="pread"), None
 
 
 @system("torch.load mmap", ["model.pth"], ["model.pth"])
