@@ -29,7 +29,7 @@
 //! | know that no bit changed | [`verify`] | every byte, by SHA-256 and CRC-32C |
 //! | load onto a device | [`ShardIndex::transfers`], [`stage`] | each block's CRC-32C, on its way |
 //! | read into memory | [`ShardIndex::transfers`], [`read_into`] | the same |
-//! | have another world size or layout | [`Pack::reslice`], [`Reslice::explain`] | header and tables |
+//! | have another world size or layout | [`Pack::reslice`], [`Reslice::explain`] | header and tables; blocks by [`Reslice::check`] |
 //! | give addresses to another language | [`Index::shard`], [`ExtentMap`] | header, the rank's own tables |
 //!
 //! Every path reads the same [`Index`]: header, root and tables, read once, checked, and owned. All
@@ -64,7 +64,7 @@ pub use map::{ExtentMap, Map, MapMode};
 pub use pack::{Pack, RankShard, View};
 pub use page_buffer::PageBuffer;
 pub use progress::{NoProgress, Progress};
-pub use reslice::{Explanation, Reslice, ResliceEntry, ResliceOptions, Share};
+pub use reslice::{Checked, Explanation, Reslice, ResliceEntry, ResliceOptions, Share};
 pub use shard::{Entry, FlatPiece, HeldExtent, ShardIndex};
 pub use source::ByteSource;
 pub use stage::{

@@ -1,8 +1,9 @@
 //! What one rank holds, as Python sees it: names, and memory behind them.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex, OnceLock, PoisonError, atomic::Ordering},
+    time::Instant,
 };
 
 use pyo3::{prelude::*, types::PyDict};
@@ -64,8 +65,8 @@ impl Slot {
 enum Cut {
     /// The pack's own shard of this rank; for each slot its extent and slice.
     Own(ShardIndex, Vec<(u32, u32)>),
-    /// Slices for another mesh or layout, from the bytes there are.
-    Resliced(Reslice),
+    /// Slices for another mesh or layout, from the bytes there are; for each slot its entry.
+    Resliced(Reslice, Vec<usize>),
 }
 
 /// The tensors of one rank.
@@ -152,13 +153,15 @@ impl NativeShard {
         } else {
             let options = target.options(rank, world_size);
             let reslice = opened.index.reslice(&opened.file, &options)?;
+            let mut places = Vec::new();
             for (at, entry) in reslice.entries().iter().enumerate() {
                 let component = opened.index.component(reslice.component(entry))?;
                 if chosen.contains(&component) {
+                    places.push(at);
                     slots.push(resliced_slot(&opened, &reslice, entry, at, prefixed)?);
                 }
             }
-            Cut::Resliced(reslice)
+            Cut::Resliced(reslice, places)
         };
         Ok(Self {
             opened,
@@ -278,7 +281,7 @@ impl NativeShard {
     /// Reads a resliced slot, wherever its bytes are.
     fn gather(&self, at: usize, into: &mut [u8]) -> Result<(), Error> {
         match &self.cut {
-            Cut::Resliced(reslice) => match reslice.entries().get(at) {
+            Cut::Resliced(reslice, _) => match reslice.entries().get(at) {
                 Some(entry) => reslice.read(&self.opened.file, entry, into),
                 None => Ok(()),
             },
@@ -598,7 +601,7 @@ impl NativeShard {
                     None,
                 )
             }
-            Cut::Resliced(reslice) => {
+            Cut::Resliced(reslice, _) => {
                 let cost = reslice.explain();
                 let command = cost.convert.clone();
                 let gathered = cost.gathered;
@@ -612,6 +615,36 @@ impl NativeShard {
                 )
             }
         }
+    }
+
+    /// Checks the blocks that slices of another mesh or layout, given by their positions, come from;
+    /// their bytes, the blocks, and seconds. `None` for the pack's own slices.
+    #[pyo3(signature = (wanted, progress=None))]
+    fn check(
+        &self,
+        py: Python<'_>,
+        wanted: Vec<usize>,
+        progress: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Option<(u64, u64, f64)>> {
+        let Cut::Resliced(reslice, places) = &self.cut else {
+            return Ok(None);
+        };
+        let start = Instant::now();
+        let wanted: HashSet<usize> = wanted
+            .iter()
+            .filter_map(|at| places.get(*at).copied())
+            .collect();
+        let checked = watched(py, progress, |progress, interrupt| {
+            let want = |at: usize, _: &ResliceEntry| wanted.contains(&at);
+            let (index, file) = (&self.opened.index, &self.opened.file);
+            reslice.check(index, file, want, progress, interrupt)
+        })?;
+        let checked = checked.map_err(|error| error::loader(py, &error))?;
+        Ok(Some((
+            checked.bytes,
+            checked.blocks,
+            start.elapsed().as_secs_f64(),
+        )))
     }
 
     /// Checks header, root, tables and every block that this rank reads; what is damaged.

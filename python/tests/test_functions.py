@@ -100,6 +100,66 @@ def test_verify_finds_damage(source, tmp_path):
     shard.state_dict(eager=True, verify=False, progress=False)
 
 
+def flip(path, offset):
+    """Flips one bit of a file."""
+    with open(path, "r+b") as file:
+        file.seek(offset)
+        byte = file.read(1)
+        file.seek(offset)
+        file.write(bytes([byte[0] ^ 1]))
+
+
+@pytest.mark.parametrize("made, opened", [("replicate", "zero3"), ("replicate", "fsdp2"), ("fsdp2", "zero3"), ("zero3", "fsdp2")])
+def test_other_ranks_and_layouts_check_what_they_read(source, tmp_path, made, opened):
+    out = tmp_path / "model.wpack"
+    wpack.convert(source, out, layout=made, ranks=None if made == "replicate" else 2, progress=False)
+    pack = wpack.open(out)
+    # More ranks than the pack was made for: what is checked follows the slices, not the number of the rank.
+    shards = [pack.shard(rank, 3, opened) for rank in range(3)]
+    sound = [shard.state_dict(eager=True, progress=False) for shard in shards]
+    assert all(shard.stats.verified_bytes >= shard.stats.bytes - 64 for shard in shards)
+    assert all(shard.verify(progress=False).blocks > 0 for shard in shards)
+    for _, offset, *_ in pack._open.extents:
+        flip(out, offset)
+    for shard, state in zip(shards, sound, strict=True):
+        with pytest.raises(errors.ChecksumMismatchError):
+            shard.state_dict(eager=True, progress=False)
+        with pytest.raises(errors.DamagedError) as caught:
+            shard.verify(progress=False)
+        assert caught.value.damage and caught.value.hint
+        with pytest.raises(errors.DamagedError):
+            shard.state_dict(verify=True, progress=False)
+        name = next(name for name, tensor in state.items() if tensor.numel())
+        with pytest.raises(errors.ChecksumMismatchError):
+            shard.state_dict(out={name: torch.empty_like(state[name])}, progress=False)
+        unchecked = shard.state_dict(eager=True, verify=False, progress=False)
+        assert unchecked.keys() == state.keys() and shard.stats.verified_bytes == 0
+    for _, offset, *_ in pack._open.extents:
+        flip(out, offset)
+    for shard, state in zip(shards, sound, strict=True):
+        again = shard.state_dict(eager=True, progress=False)
+        assert all(same(again[name], state[name]) for name in state)
+
+
+def test_only_the_blocks_that_are_read_are_checked(tmp_path):
+    from safetensors.torch import save_file
+
+    # Two tensors, two blocks: damage in one does not keep the other from loading.
+    block = 8 << 20
+    state = {name: filled((2, block // 4), torch.bfloat16, seed) for seed, name in enumerate(("a", "b"))}
+    save_file(state, tmp_path / "model.safetensors")
+    out = tmp_path / "model.wpack"
+    wpack.convert(tmp_path / "model.safetensors", out, layout="replicate", progress=False)
+    pack = wpack.open(out)
+    flip(out, pack._open.extents[0][1] + 5)
+    shard = wpack.open(out).shard(1, 2, "fsdp2")
+    into = {"b": torch.zeros((1, block // 4), dtype=torch.bfloat16)}
+    shard.state_dict(out=into, progress=False)
+    assert same(into["b"], state["b"][1:]) and shard.stats.verified_bytes == block
+    with pytest.raises(errors.ChecksumMismatchError):
+        shard.state_dict(out={"a": torch.zeros_like(into["b"])}, progress=False)
+
+
 def test_verify_against(source, tmp_path):
     from safetensors.torch import save_file
 

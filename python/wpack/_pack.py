@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from . import _device, _load, _rank, _stage, _torch
 from ._progress import Progress, choose
 from ._wpack import NativePack, NativeShard, View
-from .errors import ClosedError, DamagedError, RankError, StateDictCollisionError
+from .errors import ChecksumMismatchError, ClosedError, DamagedError, RankError, StateDictCollisionError
 
 if TYPE_CHECKING:
     import numpy
@@ -466,9 +466,17 @@ class RankShard(Mapping[str, "torch.Tensor"]):
     def verify(self, threads: int = 0, progress: bool | Progress | None = None) -> VerifyReport:
         """Checks header, root, this rank's tables and every block that it reads.
 
+        Of a shard of another world size or layout, the CRC-32C of every block that its slices come from.
+
         Raises:
             DamagedError: something is not what was written; ``error.damage`` lists it.
         """
+        try:
+            checked = self._native.check(list(range(len(self._native.entries()))), choose(progress))
+        except ChecksumMismatchError as error:
+            raise DamagedError(error.message, hint=error.hint, damage=[error.message]) from error
+        if checked is not None:
+            return VerifyReport(*checked)
         size, blocks, seconds, damage = self._native.verify(threads, choose(progress))
         if damage:
             raise DamagedError(

@@ -103,6 +103,11 @@ class NativeShard:
     """
     def __contains__(self, key: str, /) -> bool: ...
     def __len__(self, /) -> int: ...
+    def check(self, /, wanted: SupportsGetItem[int, SupportsIndex], progress: Any | None = None) -> tuple[int, int, float] | None:
+        """
+        Checks the blocks that slices of another mesh or layout, given by their positions, come from;
+        their bytes, the blocks, and seconds. `None` for the pack's own slices.
+        """
     def cost(self, /) -> tuple[str, bool, int, int, int, str | None]:
         """
         What the shard costs: layout, whether the pack was made for it, bytes mapped, bytes and tensors

@@ -11,6 +11,7 @@
 //! What a layout must know of the model beyond the pack's tensors, such as the style of each under
 //! tensor parallelism, comes from the plan file that the pack keeps, or from one that is given.
 
+mod check;
 mod explain;
 mod gather;
 mod options;
@@ -27,6 +28,7 @@ use wpack_format::{BoxPart, Content, DType, FlatPart, Slice, SliceKind, SliceRef
 use wpack_plan::{ComponentSpec, Inventory, Plan, TensorSpec};
 
 pub use self::{
+    check::Checked,
     explain::{Explanation, Share},
     options::ResliceOptions,
 };

@@ -1,12 +1,14 @@
 //! Any pack gives any rank of any mesh the bytes that a pack made for it would.
 
+use std::sync::atomic::AtomicBool;
+
 use proptest::prelude::*;
-use wpack_format::{DType, Slice};
+use wpack_format::{DType, Slice, spec};
 use wpack_plan::PlanFile;
 
-use super::ResliceOptions;
+use super::{Checked, ResliceEntry, ResliceOptions};
 use crate::{
-    Error, Pack,
+    Error, NoProgress, Pack,
     builder::{self, Builder, Component, pattern, request, small_model, tensor},
 };
 
@@ -41,7 +43,7 @@ fn compare(pack: &Pack<Vec<u8>>, model: &Component, layout: &str, ranks: u32) ->
             assert_eq!(read, cut);
         }
         let explanation = reslice.explain();
-        let bytes: u64 = reslice.entries().iter().map(super::ResliceEntry::len).sum();
+        let bytes: u64 = reslice.entries().iter().map(ResliceEntry::len).sum();
         assert_eq!(
             explanation.zero_copy.bytes + explanation.gathered.bytes,
             bytes
@@ -240,7 +242,7 @@ fn same_as_direct(
             assert_eq!(read, view.bytes());
         }
         let cost = reslice.explain();
-        let bytes: u64 = reslice.entries().iter().map(super::ResliceEntry::len).sum();
+        let bytes: u64 = reslice.entries().iter().map(ResliceEntry::len).sum();
         assert_eq!(cost.zero_copy.bytes + cost.gathered.bytes, bytes);
         assert_eq!(cost.convert.is_some(), cost.gathered.bytes > 0);
         zero_copy += cost.zero_copy.bytes;
@@ -533,6 +535,70 @@ fn bad_requests_are_errors() {
         .unwrap();
     assert!(reslice.read(pack.bytes(), entry, &mut [0]).is_err());
     assert!(reslice.bytes(&[], entry).is_err());
+}
+
+#[test]
+fn a_damaged_block_is_found_by_those_who_read_it_and_no_others() {
+    // Three tensors of a block each, of which a rank takes the second half.
+    let block = spec::BLOCK_LEN;
+    let tensors = (0..3).map(|at| {
+        let tensor = tensor(&format!("t{at}"), DType::Bf16, &[2, block / 4]);
+        let bytes = pattern(&tensor, at);
+        (tensor, bytes)
+    });
+    let model = Component {
+        name: "model".into(),
+        tensors: tensors.collect(),
+    };
+    let mut bytes = Builder::planned(vec![model], &request("replicate", 1)).build();
+    let pack = Pack::from_bytes(bytes.clone()).unwrap();
+    let options = ResliceOptions::new(1).with_ranks(2).with_layout("fsdp2");
+    let reslice = pack.reslice(&options).unwrap();
+    let check = |bytes: &[u8], want: &[usize]| {
+        let interrupt = AtomicBool::new(false);
+        let want = |at: usize, _: &ResliceEntry| want.contains(&at);
+        reslice.check(pack.index(), &bytes, want, &NoProgress, &interrupt)
+    };
+    let all = Checked {
+        blocks: 3,
+        bytes: 3 * block,
+    };
+    assert_eq!(check(&bytes, &[0, 1, 2]).unwrap(), all);
+    assert_eq!(check(&bytes, &[2]).unwrap().blocks, 1);
+    assert_eq!(check(&bytes, &[]).unwrap(), Checked::default());
+
+    let extent = pack.index().extent(0).unwrap().offset;
+    bytes[usize::try_from(extent + block + 7).unwrap()] ^= 4;
+    assert_eq!(check(&bytes, &[0, 2]).unwrap().blocks, 2);
+    let error = check(&bytes, &[1]).unwrap_err();
+    assert!(
+        matches!(error, Error::Checksum { extent: 0, block: 1, offset, .. } if offset == extent + block),
+        "{error:?}"
+    );
+    let stop = AtomicBool::new(true);
+    let stopped = reslice.check(pack.index(), &&bytes[..], |_, _| true, &NoProgress, &stop);
+    assert!(matches!(stopped, Err(Error::Interrupted)));
+}
+
+#[test]
+fn gathered_slices_are_checked_in_every_extent_that_they_come_from() {
+    let mut bytes = Builder::planned(vec![small_model()], &request("zero3", 3)).build();
+    let pack = Pack::from_bytes(bytes.clone()).unwrap();
+    let options = ResliceOptions::new(0).with_layout("replicate");
+    let reslice = pack.reslice(&options).unwrap();
+    assert!(reslice.explain().gathered.bytes > 0);
+    let check = |bytes: &[u8]| {
+        let interrupt = AtomicBool::new(false);
+        reslice.check(pack.index(), &bytes, |_, _| true, &NoProgress, &interrupt)
+    };
+    let extents = pack.index().root().extents.len();
+    assert_eq!(check(&bytes).unwrap().blocks, extents as u64);
+    for extent in &pack.index().root().extents {
+        let at = usize::try_from(extent.offset).unwrap();
+        bytes[at] ^= 1;
+        assert!(matches!(check(&bytes), Err(Error::Checksum { .. })));
+        bytes[at] ^= 1;
+    }
 }
 
 proptest! {
