@@ -226,6 +226,12 @@ def peak(command):
     return most, resident
 
 
+def built():
+    """The release binary, built."""
+    subprocess.run(["cargo", "build", "--release", "-p", "wpack-cli"], cwd=HERE.parent, check=True)
+    return pathlib.Path(os.environ.get("CARGO_TARGET_DIR", HERE.parent / "target")) / "release/wpack"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gb", type=float, default=2.2)
@@ -237,11 +243,7 @@ def main():
     parser.add_argument("--memory-gb", type=float, default=6)
     parser.add_argument("--keep", action="store_true", help="keep the folder and the checkpoint in it")
     args = parser.parse_args()
-    wpack = args.wpack
-    if not wpack:
-        subprocess.run(["cargo", "build", "--release", "-p", "wpack-cli"], cwd=HERE.parent, check=True)
-        target = os.environ.get("CARGO_TARGET_DIR", HERE.parent / "target")
-        wpack = pathlib.Path(target) / "release/wpack"
+    wpack = args.wpack or built()
     folder = pathlib.Path(args.folder or tempfile.mkdtemp(prefix="wpack-bench-"))
     folder.mkdir(exist_ok=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 
-from convert import GB, Trial, drop, make, peak, run, warm
+from convert import GB, Trial, built, drop, make, peak, run, warm
 from free_memory import FreeMemory
 
 SAVE = """
@@ -84,9 +84,10 @@ def main():
     parser.add_argument("--gb", type=float, default=2.2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder")
-    parser.add_argument("--wpack", default="target/release/wpack")
+    parser.add_argument("--wpack")
     parser.add_argument("--memory-gb", type=float, default=6)
     args = parser.parse_args()
+    args.wpack = args.wpack or built()
     folder = pathlib.Path(args.folder or tempfile.mkdtemp(prefix="wpack-bench-"))
     folder.mkdir(exist_ok=True)
     try:

@@ -99,12 +99,13 @@ def packs(folder):
     wpack.convert(source, output=f"{folder}/fsdp2.wpack", layout="fsdp2", ranks=WORLD, overwrite=True, progress=False)
 
 
-def save_part(rank, state, folder, store):
+def save_part(rank, path, folder, store):
     """One rank's rows of every tensor, saved by torch.distributed.checkpoint together with the other ranks."""
     import torch.distributed as dist
     import torch.distributed.checkpoint as dcp
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import DTensor, Shard
+    from safetensors.torch import load_file
 
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=WORLD)
     mesh = init_device_mesh("cpu", (WORLD,))
@@ -112,17 +113,18 @@ def save_part(rank, state, folder, store):
         name: DTensor.from_local(
             cut(tensor, rank), mesh, [Shard(0)], run_check=False, shape=tensor.shape, stride=tensor.stride()
         )
-        for name, tensor in state.items()
+        for name, tensor in load_file(path).items()
     }
     dcp.save(part, checkpoint_id=folder)
     dist.destroy_process_group()
 
 
-def sharded_dcp(state, folder):
+def sharded_dcp(path, folder):
     """A checkpoint as four ranks of FSDP2 write it: a file of each rank."""
+    # Not forked: what has used torch's threads cannot use them in a fork of it, and waits for ever.
     with tempfile.TemporaryDirectory() as temporary:
         torch.multiprocessing.start_processes(
-            save_part, args=(state, folder, f"{temporary}/store"), nprocs=WORLD, start_method="fork"
+            save_part, args=(path, folder, f"{temporary}/store"), nprocs=WORLD, start_method="spawn"
         )
 
 
@@ -158,7 +160,7 @@ def main():
             serializer.write_state_dict(state)
             serializer.close()
     if "dcp" in forms:
-        sharded_dcp(state, f"{folder}/dcp")
+        sharded_dcp(path, f"{folder}/dcp")
     os.sync()
 
 
