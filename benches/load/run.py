@@ -227,6 +227,8 @@ def main():
     import torch.distributed.checkpoint  # noqa: F401
     import torch.distributed.tensor  # noqa: F401
 
+    # Ranks are forks: what has used torch's threads cannot use them in a fork of it, and waits for ever.
+    torch.set_num_threads(1)
     sums = expected(args.data)
     size = os.path.getsize(f"{args.data}/model.safetensors")
     cells = []
