@@ -1,8 +1,11 @@
 """The command's functions, and errors as exceptions."""
 
+import inspect
 import pathlib
 import pickle
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -36,6 +39,37 @@ def test_convert_inspect_plan_verify(source, tmp_path):
     assert wpack.verify(out, progress=False)["ok"] is True
     assert wpack.verify(out, rank=1, threads=1, progress=False)["rank"] == 1
     assert pack.shard(1).verify(progress=False).bytes > 0
+
+
+def test_every_option_is_a_keyword():
+    """What a function lacks, its caller cannot say. Reports are JSON, and a plan as TOML is for people."""
+    for function in (wpack.convert, wpack.plan, wpack.inspect, wpack.verify):
+        name = function.__name__
+        shown = subprocess.run(
+            [sys.executable, "-c", "import sys; from wpack._command import main; sys.exit(main())", name, "--help"],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        options = set(re.findall(r"^\s+(?:-\w, )?--([\w-]+)", shown.stdout, re.MULTILINE))
+        options -= {"help", "json", "quiet", "verbose", "no-progress", *({"plan"} if name == "inspect" else ())}
+        keywords = {{"components": "component"}.get(one, one).replace("_", "-") for one in inspect.signature(function).parameters}
+        keywords -= {"inputs", "pack", "progress"}
+        assert keywords == options, name
+
+
+def test_masters_and_preflight(source, tmp_path):
+    order, plan, out = tmp_path / "order.txt", tmp_path / "plan.toml", tmp_path / "model.wpack"
+    names = [name for name, tensor in model_like().items() if tensor.is_floating_point() and tensor.dim()]
+    order.write_text("\n".join(names))
+    options = {"layout": "zero2", "ranks": 2, "order": order, "with_master": True, "dtype": "float32", "output_limit": 1 << 30}
+    planned = wpack.plan(source, **options, emit=plan, processes=4, trainable="*", host_memory=1 << 30)
+    assert planned["fit"]["processes"] == 4
+    wpack.convert(source, out, **options, progress=False)
+    wpack.convert(source, tmp_path / "again.wpack", plan=plan, progress=False)
+    assert (tmp_path / "again.wpack").read_bytes() == out.read_bytes()
+    assert wpack.inspect(out, processes=2)["fit"]["processes"] == 2
+    assert wpack.verify(out, against=source, progress=False)["ok"] is True
+    with pytest.raises(errors.UsageError, match="order"):
+        wpack.convert(source, tmp_path / "none.wpack", layout="zero3", ranks=2, order="checkpoint", progress=False)
 
 
 def test_the_pack_says_what_it_is(source, tmp_path):

@@ -46,10 +46,13 @@ def convert(
     layout: str | Mapping[str, str] | None = None,
     ranks: int | None = None,
     mesh: str | Mapping[str, int] | None = None,
+    order: Path | None = None,
+    with_master: bool = False,
     replicate: Names = (),
     shard: Names = (),
     components: Names = (),
     root: str | None = None,
+    output_limit: int | None = None,
     include: Names = (),
     exclude: Names = (),
     dtype: str | torch.dtype | Mapping[str, str | torch.dtype] | None = None,
@@ -69,12 +72,16 @@ def convert(
         inputs: A file, glob or folder; several of them; or a mapping of components to paths.
         output: The packfile to write. It has no name until it is whole.
         plan: A plan file, such as :func:`wpack.plan_from_model` writes; other options take the place of its keys.
-        layout: ``"replicate"``, ``"usp"``, ``"zero3"`` or ``"fsdp2"``, or a mapping of components to layouts.
+        layout: Such as ``"replicate"``, ``"zero3"`` or ``"tp+fsdp2"``, or a mapping of components to layouts.
         ranks: Number of ranks; not needed for layouts that fit any number.
         mesh: The grid of ranks, ``"dp=2,fsdp=4"`` or a mapping in that order.
+        order: The order in which the model registers its parameters, for ``fsdp1`` and ``with_master``:
+            ``"checkpoint"``, or a file with a name in each line.
+        with_master: With ``zero1`` and ``zero2`` also each rank's part of the optimizer's fp32 master weights.
         replicate, shard: Globs of names to keep whole on every rank, or to cut although the layout would not.
         components: Only these components of the input.
         root: Path of the state dict inside a pickled object.
+        output_limit: Most bytes that views and compression may expand to.
         include, exclude: Globs of names in the checkpoint to keep or leave out.
         dtype: Cast floating tensors exactly as ``torch.Tensor.to`` does; one type, or one for each component.
         strip_prefix, add_prefix: Prefixes of names to remove (the first that fits) and to add.
@@ -95,8 +102,8 @@ def convert(
     arguments = ["convert", *_inputs(inputs)]
     if output is not None:
         arguments.append(f"--output={os.fspath(output)}")
-    arguments += _file(plan) + _layout(layout, ranks, mesh, replicate, shard)
-    arguments += _transform(root, components, include, exclude, dtype, strip_prefix, add_prefix, rename)
+    arguments += _file(plan) + _layout(layout, ranks, mesh, order, with_master, replicate, shard)
+    arguments += _transform(root, output_limit, components, include, exclude, dtype, strip_prefix, add_prefix, rename)
     arguments += _value("align", align) + _value("threads", threads)
     arguments += _flag("overwrite", overwrite) + _flag("hash-sources", hash_sources) + _flag("dry-run", dry_run)
     return _run(arguments, progress)
@@ -109,10 +116,13 @@ def plan(
     layout: str | Mapping[str, str] | None = None,
     ranks: int | None = None,
     mesh: str | Mapping[str, int] | None = None,
+    order: Path | None = None,
+    with_master: bool = False,
     replicate: Names = (),
     shard: Names = (),
     components: Names = (),
     root: str | None = None,
+    output_limit: int | None = None,
     include: Names = (),
     exclude: Names = (),
     dtype: str | torch.dtype | Mapping[str, str | torch.dtype] | None = None,
@@ -121,23 +131,42 @@ def plan(
     rename: Mapping[str, str] | Iterable[tuple[str, str]] = (),
     align: int | None = None,
     tensors: str | None = None,
+    emit: Path | None = None,
+    processes: int | None = None,
+    trainable: Names = (),
+    host_memory: int | None = None,
 ) -> dict[str, Any]:
     """Says what :func:`convert` would do, from the headers alone; arguments as there.
 
     Args:
         tensors: Glob of tensors to list; ``"*"`` for all.
+        emit: A plan file to write, from which :func:`convert` makes the same bytes.
+        processes: Say whether so many processes that load the model fit on the host, with the pack and without.
+        trainable: Globs of names of parameters that are trained; without them none is, as with LoRA.
+        host_memory: Memory of the host in bytes; without it, what this machine has left.
 
     Returns:
         The report that ``wpack plan --json`` prints.
     """
-    arguments = ["plan", *_inputs(inputs), *_file(plan), *_layout(layout, ranks, mesh, replicate, shard)]
-    arguments += _transform(root, components, include, exclude, dtype, strip_prefix, add_prefix, rename)
+    arguments = ["plan", *_inputs(inputs), *_file(plan)]
+    arguments += _layout(layout, ranks, mesh, order, with_master, replicate, shard)
+    arguments += _fit(processes, trainable, host_memory)
+    arguments += [] if emit is None else [f"--emit={os.fspath(emit)}"]
+    arguments += _transform(root, output_limit, components, include, exclude, dtype, strip_prefix, add_prefix, rename)
     arguments += _value("align", align) + _value("tensors", tensors)
     return _run(arguments, False)
 
 
 def inspect(
-    inputs: Inputs, *, rank: int | None = None, tensors: str | None = None, root: str | None = None
+    inputs: Inputs,
+    *,
+    rank: int | None = None,
+    tensors: str | None = None,
+    root: str | None = None,
+    output_limit: int | None = None,
+    processes: int | None = None,
+    trainable: Names = (),
+    host_memory: int | None = None,
 ) -> dict[str, Any]:
     """Shows what a pack or a checkpoint holds; no tensor data is read.
 
@@ -146,12 +175,15 @@ def inspect(
         rank: Only what this rank holds.
         tensors: Glob of tensors to list; ``"*"`` for all.
         root: Path of the state dict inside a pickled object, for checkpoints.
+        output_limit: Most bytes that views and compression may expand to, for checkpoints.
+        processes, trainable, host_memory: As for :func:`plan`.
 
     Returns:
         The report that ``wpack inspect --json`` prints.
     """
-    arguments = ["inspect", *_inputs(inputs)]
-    return _run(arguments + _value("rank", rank) + _value("tensors", tensors) + _value("root", root), False)
+    arguments = ["inspect", *_inputs(inputs), *_fit(processes, trainable, host_memory)]
+    arguments += _value("rank", rank) + _value("tensors", tensors) + _value("root", root)
+    return _run(arguments + _value("output-limit", output_limit), False)
 
 
 def verify(
@@ -159,6 +191,7 @@ def verify(
     *,
     rank: int | None = None,
     against: Inputs | None = None,
+    root: str | None = None,
     threads: int | None = None,
     progress: bool | Progress | None = None,
 ) -> dict[str, Any]:
@@ -168,6 +201,7 @@ def verify(
         pack: The packfile.
         rank: Only header, index and what this rank holds.
         against: The checkpoint that the pack was made from: every tensor is compared with it.
+        root: Path of the state dict inside a pickled object, for ``against``.
         threads: Worker threads.
         progress: As for :func:`convert`.
 
@@ -181,6 +215,7 @@ def verify(
     arguments = ["verify", os.fspath(pack), *_value("rank", rank), *_value("threads", threads)]
     if against is not None:
         arguments += [part for one in _inputs(against) for part in ("--against", one)]
+    arguments += _value("root", root)
     return _run(arguments, progress)
 
 
@@ -219,6 +254,8 @@ def _layout(
     layout: str | Mapping[str, str] | None,
     ranks: int | None,
     mesh: str | Mapping[str, int] | None,
+    order: Path | None,
+    with_master: bool,
     replicate: Names,
     shard: Names,
 ) -> list[str]:
@@ -228,13 +265,20 @@ def _layout(
         *_scoped("layout", layout),
         *_value("ranks", ranks),
         *_value("mesh", mesh),
+        *_value("order", None if order is None else os.fspath(order)),
+        *_flag("with-master", with_master),
         *_each("replicate", replicate),
         *_each("shard", shard),
     ]
 
 
+def _fit(processes: int | None, trainable: Names, host_memory: int | None) -> list[str]:
+    return [*_value("processes", processes), *_each("trainable", trainable), *_value("host-memory", host_memory)]
+
+
 def _transform(
     root: str | None,
+    output_limit: int | None,
     components: Names,
     include: Names,
     exclude: Names,
@@ -247,6 +291,7 @@ def _transform(
     types = {k: _type(v) for k, v in dtype.items()} if isinstance(dtype, Mapping) else dtype and _type(dtype)
     return [
         *_value("root", root),
+        *_value("output-limit", output_limit),
         *_each("component", components),
         *_each("include", include),
         *_each("exclude", exclude),
