@@ -192,6 +192,27 @@ class TestPaths:
         adapter.install()
         assert torch.equal(stock, logits(f"{folder}/wan.wpack#text"))
 
+    def test_fp8_is_shared_where_the_pack_holds_it(self, folder: Path, tmp_path: Path) -> None:
+        """As ``--fp8_models`` asks for: kept in eight bits, computed in sixteen."""
+        options: dict[str, Any] = {"computation_device": "cpu", "computation_dtype": torch.bfloat16}
+        for place in ("offload", "onload", "preparing"):
+            options |= {f"{place}_device": "cpu", f"{place}_dtype": torch.float8_e4m3fn}
+        text = wan_files(folder)[1]
+        wpack.convert({"text": text}, tmp_path / "text.wpack", dtype=torch.float8_e4m3fn, progress=False)
+
+        def logits(path: Any) -> tuple[torch.Tensor, bool]:
+            pipe = wan([ModelConfig(path=path, **options)])
+            ids = torch.arange(16).reshape(1, 16)
+            shared = mapped(pipe.text_encoder)
+            with mock.patch.object(torch.cpu, "empty_cache", create=True), torch.no_grad():
+                pipe.load_models_to_device(["text_encoder"])
+                return pipe.text_encoder(ids, torch.ones_like(ids)), shared
+
+        stock, _ = logits(text)
+        adapter.install()
+        ours, shared = logits(str(tmp_path / "text.wpack"))
+        assert torch.equal(stock, ours) and shared
+
 
 class TestFilesThatAPackStandsFor:
     def test_paths(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from .._packs import open_reference
+from .._refuse import QuantizedModelError
 from ._devices import own
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class PackFile:
         self.device = torch.device("cpu" if device is None else own(device))
         self.digest = pack.digest
         self._metadata = pack.metadata(component)
+        self._sources = [name for name, _, _ in pack.sources(component)]
         self._names = dict(pack.source_names(component))
         self._shard = pack.shard(rank=0, world_size=1, layout="replicate", component=component)
         self._told = False
@@ -80,7 +82,18 @@ class PackFile:
         return self._shard.get_slice(self._names[name])
 
     def metadata(self) -> dict[str, str]:
-        """Text metadata of the checkpoint files."""
+        """Text metadata of the checkpoint file. DiffSynth asks for it where weights were quantised before.
+
+        Raises:
+            QuantizedModelError: there were several files, whose metadata a pack does not keep apart.
+        """
+        files = [name for name in self._sources if name.endswith(".safetensors")]
+        if len(files) > 1:
+            raise QuantizedModelError(
+                f"{self.reference} was made from {files[0]} and others, {len(files)} files: a model that was quantised "
+                "before needs the metadata of each",
+                hint="load this model from its own files, or save it as one file before converting",
+            )
         return self._metadata
 
     def __enter__(self) -> PackFile:
