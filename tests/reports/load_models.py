@@ -1,9 +1,10 @@
 """Processes that load a pipeline from packs, on the CPU, and note what that takes: forked, so that imports are paid
-for once."""
+for once. With ``--classes`` they make the models on the meta device instead: modules and parameters without a byte of weights."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 from typing import Any
@@ -13,6 +14,7 @@ import runs
 import small_models
 import torch.distributed as dist
 from diffsynth.core import ModelConfig
+from diffsynth.core.vram.initialization import skip_model_initialization
 from diffsynth.pipelines.qwen_image import QwenImagePipeline
 from diffsynth.pipelines.wan_video import WanVideoPipeline
 
@@ -27,9 +29,23 @@ def main() -> None:
     parser.add_argument("--places", type=json.loads, required=True, help="rank and rank on its node of each process")
     parser.add_argument("--pipeline", choices=PIPELINES, required=True)
     parser.add_argument("--packs", type=json.loads, required=True, help="model id and pack of each model, a JSON list")
+    parser.add_argument("--classes", type=json.loads, help="class and arguments of each model, a JSON list")
     parser.add_argument("origins", help="the models, as for --model_id_with_origin_paths")
     options = parser.parse_args()
-    runs.fork(options.places, lambda: one(options))
+    runs.fork(options.places, (lambda: empty(options.classes)) if options.classes else (lambda: one(options)))
+
+
+def empty(classes: list[tuple[str, dict[str, Any]]]) -> None:
+    """One of the processes, without weights."""
+    dist.init_process_group("gloo")
+    measure.point("imports")
+    models = []
+    for name, arguments in classes:
+        module, _, name = name.rpartition(".")
+        with skip_model_initialization():
+            models.append(getattr(importlib.import_module(module), name)(**arguments))
+    measure.point("load", computed=sum(measure.computed_bytes(model) for model in models))
+    dist.destroy_process_group()
 
 
 def one(options: argparse.Namespace) -> None:

@@ -88,6 +88,12 @@ def shapes(model: Published, layers: int | None) -> dict[str, list[int]]:
     return _file_names(row, _class(row), row.get("extra_kwargs", {}))
 
 
+def made_of(model: Published, layers: int | None) -> tuple[str, dict[str, Any]]:
+    """The class that DiffSynth makes for it, and the arguments."""
+    row = _row(model, layers)
+    return row["model_class"], row.get("extra_kwargs", {})
+
+
 def register(folder: Path, models: Sequence[Published], layers: int | None) -> None:
     """Writes ``models.json``: rows for models that DiffSynth's table does not have."""
     rows = [] if layers is None else [_row(model, layers) for model in models]

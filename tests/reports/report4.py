@@ -18,6 +18,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import large_files
 import packing
@@ -195,11 +196,14 @@ def stand_ins(folder: Path, layers: int | None, _limit: int, bounds: runs.Bounds
         print(f"{name}: packs of {length / 1e9:.1f} GB, {on_disk / 1e6:.1f} MB of them on the disk; verified in {seconds:.0f} s")
         bounds.at_most(f"{name}: of the packs on the disk, MB", on_disk / 1e6, 100)
         size = sum(size_of(model, layers) for model in models)
+        modules = empty(f"{name}-empty", pipeline, models, folder, layers)
         for ranks in (4, 8):
-            rows.append([name, ranks, size / 1e9, *load(f"{name}-{ranks}", pipeline, models, folder, ranks, size, bounds)])
+            found = load(f"{name}-{ranks}", pipeline, models, folder, ranks, size, modules, bounds)
+            rows.append([name, ranks, size / 1e9, *found])
         for each in made:
             each.pack.unlink()
-    head = ("model", "processes", "GB of each", "load, s", "processor of all, s", "anonymous of all, MiB", "of it tables", "PSS of all, MiB")
+    head = ("model", "processes", "GB of each", "load, s", "processor of all, s", "anonymous of all, MiB")
+    head += ("of it tables", "of it modules", "PSS of all, MiB")
     print("\nLoading from packs; memory beyond the imports\n\n" + runs.table(head, rows) + "\n")
 
 
@@ -218,11 +222,31 @@ def make_sparse(model: published.Published, folder: Path, layers: int | None) ->
 
 
 def load(
-    run: str, pipeline: str, models: Sequence[published.Published], folder: Path, ranks: int, size: int, bounds: runs.Bounds
-) -> list[object]:
+    run: str, pipeline: str, models: Sequence[published.Published], folder: Path, ranks: int, size: int, modules: float,
+    bounds: runs.Bounds,
+) -> list[object]:  # fmt: skip
     """Loads in so many processes: seconds of the slowest, processor time and memory of all."""
     packs = [(model.model_id, str(model.pack(folder))) for model in models]
-    arguments = ["--pipeline", pipeline, "--packs", json.dumps(packs), ",".join(model.origin for model in models)]
+    loaded, own, pss = processes(run, ["--pipeline", pipeline, "--packs", json.dumps(packs), origins(models)], folder, ranks)
+    tables = sum(row["computed"] for row in loaded) / runs.MIB
+    bounds.true(f"{run}: every process has all {size:,} bytes", all(row["parameters"] == size for row in loaded))
+    beyond = own - tables - modules * ranks
+    bounds.at_most(f"{run}: anonymous after load beyond tables and modules, MiB of all ranks", beyond, 4 * ranks)
+    seconds = max(row["seconds"] for row in loaded)
+    spent = [f"{seconds:.2f}", f"{sum(row['processor'] for row in loaded):.1f}"]
+    return [*spent, f"{own:.1f}", f"{tables:.1f}", f"{modules * ranks:.1f}", pss]
+
+
+def empty(run: str, pipeline: str, models: Sequence[published.Published], folder: Path, layers: int | None) -> float:
+    """MiB that the models' modules and parameters take in a process as objects, on the meta device, beside their tables."""
+    classes = json.dumps([published.made_of(model, layers) for model in models])
+    arguments = ["--pipeline", pipeline, "--packs", "[]", "--classes", classes, origins(models)]
+    made, own, _ = processes(run, arguments, folder, 1)
+    return own - made[0]["computed"] / runs.MIB
+
+
+def processes(run: str, arguments: list[str], folder: Path, ranks: int) -> tuple[list[dict[str, Any]], float, float]:
+    """What each of so many processes noted when it had loaded, and MiB beyond the imports of all: anonymous, and PSS."""
     places = [(rank, rank) for rank in range(ranks)]
     found, output = runs.run_each(run, "load_models.py", arguments, folder, places, ranks)
     loaded = [row for rank in found for row in rank if row.get("point") == "load"]
@@ -230,11 +254,12 @@ def load(
         raise SystemExit(f"a process of {run} failed:\n" + runs.tail(output))
     before = [row for rank in found for row in rank if row.get("point") == "imports"]
     own, pss = (sum(a[key] - b[key] for a, b in zip(loaded, before, strict=True)) / runs.MIB for key in ("anonymous", "pss"))
-    tables = sum(row["computed"] for row in loaded) / runs.MIB
-    bounds.true(f"{run}: every process has all {size:,} bytes", all(row["parameters"] == size for row in loaded))
-    bounds.at_most(f"{run}: anonymous after load beyond the tables, MiB of all ranks", own - tables, 8 * ranks)
-    seconds = max(row["seconds"] for row in loaded)
-    return [f"{seconds:.2f}", f"{sum(row['processor'] for row in loaded):.1f}", f"{own:.1f}", f"{tables:.1f}", pss]
+    return loaded, own, pss
+
+
+def origins(models: Sequence[published.Published]) -> str:
+    """As a command line names them."""
+    return ",".join(model.origin for model in models)
 
 
 def conversions(made: Sequence[packing.Conversion], bounds: runs.Bounds) -> None:
