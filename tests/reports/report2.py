@@ -1,7 +1,7 @@
 """USP, eight processes: each must open its own device, also where a node has only some of the ranks.
 
-``from_pretrained(..., use_usp=True)`` of the installed wheel, over gloo; xfuser's kernels need a GPU, so that
-stand-ins compute the same attention by gathering keys and values.
+``from_pretrained(..., use_usp=True)`` of the installed wheel, with xfuser itself over gloo. Its kernels need a GPU:
+the same attention is computed by gathering keys and values.
 """
 
 from __future__ import annotations

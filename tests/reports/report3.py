@@ -89,7 +89,7 @@ def arguments(model: str, folder: Path, saved: Path) -> list[str]:
     published = [small_models.PUBLISHED[each] for each in MODELS[model][1]]
     origins = ",".join(f"{model_id}:{file.format('*')}" for model_id, file, _ in published)
     values = ["--model_id_with_origin_paths", origins, "--dataset_base_path", str(folder / "data")]
-    values += ["--dataset_metadata_path", str(folder / "data/metadata.jsonl"), "--data_file_keys", "image"]
+    values += ["--dataset_metadata_path", str(folder / "data/metadata.jsonl"), "--data_file_keys", "image,edit_image"]
     return [*values, "--height", "32", "--width", "32", "--output_path", str(saved), "--initialize_model_on_cpu"]
 
 

@@ -217,6 +217,7 @@ def make(folder: Path, scale: str, models: list[str], published_types: bool = Tr
         wan_tokenizer(folder / "Wan-AI/Wan2.1-T2V-1.3B/google/umt5-xxl")
     if any(model.startswith("qwen") for model in models):
         _qwen_tokenizer(folder / "Qwen/Qwen-Image/tokenizer")
+        _qwen_processor(folder / "Qwen/Qwen-Image-Edit/processor")
     (folder / "models.json").write_text(json.dumps(rows), encoding="utf-8")
     return files
 
@@ -298,3 +299,12 @@ def _qwen_tokenizer(folder: Path) -> None:
     config: dict[str, Any] = {"tokenizer_class": "Qwen2Tokenizer", "additional_special_tokens": special[1:]}
     config |= {"pad_token": "<|endoftext|>", "eos_token": "<|im_end|>"}
     (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
+
+
+def _qwen_processor(folder: Path) -> None:
+    """Text and images: a picture becomes patches of 14 by 14, four of them a token."""
+    from transformers import Qwen2Tokenizer, Qwen2VLImageProcessor, Qwen2VLProcessor, Qwen2VLVideoProcessor
+
+    _qwen_tokenizer(folder)
+    tokenizer = Qwen2Tokenizer.from_pretrained(folder)
+    Qwen2VLProcessor(Qwen2VLImageProcessor(), tokenizer, Qwen2VLVideoProcessor()).save_pretrained(folder)

@@ -1,4 +1,4 @@
-"""Trains Qwen-Image: a script as users have it."""
+"""Trains Qwen-Image to edit pictures: a script as users have it."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ class QwenImageTrainingModule(DiffusionTrainingModule):
             device=device,
             model_configs=configs,
             tokenizer_config=ModelConfig(model_id="Qwen/Qwen-Image", origin_file_pattern="tokenizer/"),
+            processor_config=ModelConfig(model_id="Qwen/Qwen-Image-Edit", origin_file_pattern="processor/"),
         )
         self.switch_pipe_to_training_mode(
             self.pipe,
@@ -43,7 +44,9 @@ class QwenImageTrainingModule(DiffusionTrainingModule):
             "cfg_scale": 1,
             "rand_device": self.pipe.device,
             "use_gradient_checkpointing": self.use_gradient_checkpointing,
-            "edit_image_auto_resize": True,
+            "edit_image": data["edit_image"],
+            # To a megapixel, elsewhere; here that would be the larger part of the work.
+            "edit_image_auto_resize": False,
             "layer_num": None,
         }
         inputs = shared, {"prompt": data["prompt"]}, {"negative_prompt": ""}

@@ -100,7 +100,8 @@ def make_data(folder: Path, count: int) -> Path:
         generator = torch.Generator().manual_seed(number)
         pixels = (torch.rand(32, 32, 3, generator=generator) * 255).to(torch.uint8)
         Image.fromarray(pixels.numpy()).save(folder / f"{number}.png")
-        rows.append({"image": f"{number}.png", "prompt": f"picture number {number}"})
+        # Edited from two pictures, itself and the first.
+        rows.append({"image": f"{number}.png", "prompt": f"picture number {number}", "edit_image": [f"{number}.png", "0.png"]})
     path = folder / "metadata.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path

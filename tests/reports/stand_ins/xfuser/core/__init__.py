@@ -1,1 +1,0 @@
-"""Parts of xfuser that DiffSynth-Studio imports."""

@@ -1,1 +1,0 @@
-"""Stands for yunchang where there is no GPU: names that DiffSynth-Studio imports."""
