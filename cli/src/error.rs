@@ -226,12 +226,17 @@ impl Error {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         self.own_hint().or_else(|| {
-            let missing = self
-                .system()
-                .is_some_and(|e| e.kind() == io::ErrorKind::NotFound);
-            missing.then(|| {
-                "check the path; a relative one starts at the working directory".to_owned()
-            })
+            let hint = match self.system()?.kind() {
+                io::ErrorKind::NotFound => {
+                    "check the path; a relative one starts at the working directory"
+                }
+                io::ErrorKind::IsADirectory => "give the file itself",
+                io::ErrorKind::PermissionDenied => {
+                    "choose another place, or ask its owner for the right"
+                }
+                _ => return None,
+            };
+            Some(hint.to_owned())
         })
     }
 

@@ -46,12 +46,12 @@ impl Identity {
     fn of(file: &File) -> io::Result<Self> {
         let meta = file.metadata()?;
         if !meta.is_file() {
-            let what = if meta.is_dir() {
-                "it is a directory"
+            let (kind, what) = if meta.is_dir() {
+                (io::ErrorKind::IsADirectory, "it is a directory")
             } else {
-                "it is no regular file"
+                (io::ErrorKind::InvalidInput, "it is no regular file")
             };
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+            return Err(io::Error::new(kind, what));
         }
         Ok(Self {
             len: meta.len(),

@@ -29,6 +29,7 @@ fn what_a_file_really_is() {
     exit 1
     --- stderr
     error: `missing/*.safetensors`: nothing matches
+    hint: give a weight file, its folder, its index file or a quoted glob; a component's name goes in front: dit=PATH
     ");
     transcript!(desk, "inspect empty.safetensors", @"
     exit 1

@@ -53,11 +53,18 @@ impl Error {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let text = match self {
+            Self::Io { source, .. } => return system_hint(source.kind()).map(str::to_owned),
+            Self::NoInput { .. } => {
+                "give a weight file, its folder, its index file or a quoted glob; a component's name goes in front: dit=PATH"
+            }
+            Self::NoTensors { .. } => "give the file that holds the weights",
             Self::SeveralComponents { .. } => {
                 "give the folder without a name, or each file or sub-folder with its own"
             }
             Self::NotACheckpoint { found, .. } => found.remedy(),
-            Self::UnsupportedFormat { remedy, .. } => return remedy.clone(),
+            Self::UnsupportedFormat { remedy, .. } => {
+                return Some(remedy.clone().unwrap_or_else(|| SAVE_ANEW.to_owned()));
+            }
             Self::Partitioned { remedy, .. } => remedy,
             Self::Truncated { .. } => "the file is incomplete: download or copy it again",
             Self::TrailingBytes { .. } => {
@@ -84,23 +91,49 @@ impl Error {
             Self::UnsafePickle { .. } => {
                 "nothing was run; do not load this file with torch.load unless you trust its author"
             }
-            Self::UnsupportedLayout { .. } | Self::UnsupportedObject { .. } => {
-                "save a plain state dict of dense tensors from the framework and convert that"
+            Self::UnsupportedLayout { .. }
+            | Self::UnsupportedObject { .. }
+            | Self::UnsupportedDtype { .. }
+            | Self::UnsupportedEndian { .. } => SAVE_ANEW,
+            Self::BadIndex { .. } => {
+                "fetch the index again; or leave it out and give the weight files themselves"
             }
             Self::ResourceLimit { what, .. } if OUTPUT_LIMITS.contains(&what.as_str()) => {
                 "if the file is to be trusted, raise the limit with --output-limit"
             }
+            Self::ResourceLimit { .. }
+            | Self::AmbiguousArchive { .. }
+            | Self::UnsafePath { .. } => {
+                "no program writes such a file by itself: fetch it again from where you trust it"
+            }
             Self::BadHeader { .. }
+            | Self::HeaderTooLarge { .. }
             | Self::DuplicateKey { .. }
             | Self::Hole { .. }
             | Self::Overlap { .. } => {
                 "the program that wrote the file was at fault: save the tensors anew with safetensors"
             }
-            Self::MalformedPickle { .. } | Self::MissingStorage { .. } => {
+            Self::MalformedPickle { .. }
+            | Self::MissingStorage { .. }
+            | Self::OutOfBounds { .. } => {
                 "the file is damaged, or was not written by torch.save: fetch it again"
             }
-            _ => return None,
         };
         Some(text.to_owned())
+    }
+}
+
+const SAVE_ANEW: &str =
+    "save a plain state dict of dense tensors from the framework and convert that";
+
+/// What to do about what the system said, where that is known.
+fn system_hint(kind: std::io::ErrorKind) -> Option<&'static str> {
+    use std::io::ErrorKind;
+    match kind {
+        ErrorKind::NotFound => {
+            Some("check the path; a relative one starts at the working directory")
+        }
+        ErrorKind::PermissionDenied => Some("its owner gives the right to read it: chmod a+r"),
+        _ => None,
     }
 }

@@ -230,5 +230,23 @@ fn the_limit_that_an_option_raises_is_told() {
         "/../fixtures/cases/bomb-depth/x.pt"
     );
     let error = crate::support::open_all(&[depth]).expect_err("too deep");
-    assert_eq!(error.hint(), None, "no option raises it");
+    let hint = error.hint().expect("a way out");
+    assert!(!hint.contains("--output-limit"), "no option raises it");
+}
+
+#[test]
+fn every_message_has_a_way_out() {
+    for error in every() {
+        let system = matches!(error, E::Io { .. });
+        assert!(error.hint().is_some() || system, "{error}");
+    }
+    let missing = E::Io {
+        path: path(),
+        source: io::ErrorKind::NotFound.into(),
+    };
+    assert!(
+        missing
+            .hint()
+            .is_some_and(|hint| hint.contains("check the path"))
+    );
 }
