@@ -23,6 +23,8 @@ MIB = 1 << 20
 DEEPSPEED: dict[str, dict[str, Any]] = {
     "zero2": {"stage": 2, "overlap_comm": False},
     "zero2-offload": {"stage": 2, "overlap_comm": False, "offload_optimizer": {"device": "cpu", "pin_memory": False}},
+    # The optimizer is DeepSpeed's own, which accelerate puts in the script's place.
+    "zero2-cpu-adam": {"stage": 2, "overlap_comm": False, "offload_optimizer": {"device": "cpu", "pin_memory": False}},
     # Without gathering, accelerate refuses to save a model of ZeRO-3.
     "zero3": {"stage": 3, "overlap_comm": False, "stage3_gather_16bit_weights_on_model_save": True},
 }
@@ -87,6 +89,8 @@ def run(
         command += ["-m", "wpack.integrations.diffsynth", *adapter]
     command += [str(HERE / script), *arguments]
     values = os.environ | {"OMP_NUM_THREADS": "1", "MEASURE_OUT": str(figures), "PYTHONUNBUFFERED": "1"}
+    # Where `ninja` is, with which DeepSpeed compiles.
+    values["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     values |= {"DS_ACCELERATOR": "cpu", "TOKENIZERS_PARALLELISM": "false", "CUDA_VISIBLE_DEVICES": ""}
     # Without a GPU accelerate names the CPU "cpu:0", to which torch copies what is on "cpu".
     values |= {"ACCELERATE_TORCH_DEVICE": "cpu"} | training | environment
@@ -174,7 +178,7 @@ def _training(deepspeed: str | None, figures: Path) -> dict[str, str]:
         "bf16": {"enabled": True},
         "zero_optimization": DEEPSPEED[deepspeed],
         "zero_allow_untested_optimizer": True,
-        "zero_force_ds_cpu_optimizer": False,
+        "zero_force_ds_cpu_optimizer": deepspeed == "zero2-cpu-adam",
     }
     path = figures / "deepspeed.json"
     path.write_text(json.dumps(config), encoding="utf-8")

@@ -80,7 +80,7 @@ def train(accelerator: accelerate.Accelerator, args: argparse.Namespace, model: 
 
     def measured(*objects: Any, **options: Any) -> Any:
         prepared = prepare(*objects, **options)
-        measure.point("prepare")
+        measure.point("prepare", optimizer=type(getattr(prepared[0], "basic_optimizer", None)).__name__)
         return prepared
 
     accelerator.prepare = measured  # type: ignore[method-assign]
