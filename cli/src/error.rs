@@ -231,13 +231,17 @@ impl Error {
                     "check the path; a relative one starts at the working directory"
                 }
                 io::ErrorKind::IsADirectory => "give the file itself",
-                io::ErrorKind::PermissionDenied => {
+                io::ErrorKind::PermissionDenied if self.is_about_a_file() => {
                     "choose another place, or ask its owner for the right"
                 }
                 _ => return None,
             };
             Some(hint.to_owned())
         })
+    }
+
+    const fn is_about_a_file(&self) -> bool {
+        !matches!(self, Self::Output(_) | Self::Signals(_))
     }
 
     fn own_hint(&self) -> Option<String> {
