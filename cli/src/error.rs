@@ -226,22 +226,20 @@ impl Error {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         self.own_hint().or_else(|| {
-            let hint = match self.system()?.kind() {
+            let system = match self {
+                Self::Output(_) | Self::Signals(_) => return None,
+                _ => self.system()?,
+            };
+            let hint = match system.kind() {
                 io::ErrorKind::NotFound => {
                     "check the path; a relative one starts at the working directory"
                 }
                 io::ErrorKind::IsADirectory => "give the file itself",
-                io::ErrorKind::PermissionDenied if self.is_about_a_file() => {
-                    "choose another place, or ask its owner for the right"
-                }
+                io::ErrorKind::PermissionDenied => "ask its owner for the right, or name another",
                 _ => return None,
             };
             Some(hint.to_owned())
         })
-    }
-
-    const fn is_about_a_file(&self) -> bool {
-        !matches!(self, Self::Output(_) | Self::Signals(_))
     }
 
     fn own_hint(&self) -> Option<String> {

@@ -53,7 +53,7 @@ impl Error {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let text = match self {
-            Self::Io { source, .. } => return system_hint(source.kind()).map(str::to_owned),
+            Self::Io { .. } => return None,
             Self::NoInput { .. } => {
                 "give a weight file, its folder, its index file or a quoted glob; a component's name goes in front: dit=PATH"
             }
@@ -125,15 +125,3 @@ impl Error {
 
 const SAVE_ANEW: &str =
     "save a plain state dict of dense tensors from the framework and convert that";
-
-/// What to do about what the system said, where that is known.
-fn system_hint(kind: std::io::ErrorKind) -> Option<&'static str> {
-    use std::io::ErrorKind;
-    match kind {
-        ErrorKind::NotFound => {
-            Some("check the path; a relative one starts at the working directory")
-        }
-        ErrorKind::PermissionDenied => Some("its owner gives the right to read it: chmod a+r"),
-        _ => None,
-    }
-}
