@@ -99,10 +99,8 @@ def convert(
     Raises:
         WpackError: the class says why; nothing has been written.
     """
-    arguments = ["convert", *_inputs(inputs)]
-    if output is not None:
-        arguments.append(f"--output={os.fspath(output)}")
-    arguments += _file(plan) + _layout(layout, ranks, mesh, order, with_master, replicate, shard)
+    arguments = ["convert", *_inputs(inputs), *_path("output", output), *_path("plan", plan)]
+    arguments += _layout(layout, ranks, mesh, order, with_master, replicate, shard)
     arguments += _transform(root, output_limit, components, include, exclude, dtype, strip_prefix, add_prefix, rename)
     arguments += _value("align", align) + _value("threads", threads)
     arguments += _flag("overwrite", overwrite) + _flag("hash-sources", hash_sources) + _flag("dry-run", dry_run)
@@ -148,10 +146,9 @@ def plan(
     Returns:
         The report that ``wpack plan --json`` prints.
     """
-    arguments = ["plan", *_inputs(inputs), *_file(plan)]
+    arguments = ["plan", *_inputs(inputs), *_path("plan", plan), *_path("emit", emit)]
     arguments += _layout(layout, ranks, mesh, order, with_master, replicate, shard)
     arguments += _fit(processes, trainable, host_memory)
-    arguments += [] if emit is None else [f"--emit={os.fspath(emit)}"]
     arguments += _transform(root, output_limit, components, include, exclude, dtype, strip_prefix, add_prefix, rename)
     arguments += _value("align", align) + _value("tensors", tensors)
     return _run(arguments, False)
@@ -265,7 +262,7 @@ def _layout(
         *_scoped("layout", layout),
         *_value("ranks", ranks),
         *_value("mesh", mesh),
-        *_value("order", None if order is None else os.fspath(order)),
+        *_path("order", order),
         *_flag("with-master", with_master),
         *_each("replicate", replicate),
         *_each("shard", shard),
@@ -302,8 +299,8 @@ def _transform(
     ]
 
 
-def _file(plan: Path | None) -> list[str]:
-    return [] if plan is None else [f"--plan={os.fspath(plan)}"]
+def _path(option: str, path: Path | None) -> list[str]:
+    return [] if path is None else [f"--{option}={os.fspath(path)}"]
 
 
 def _type(dtype: Any) -> str:
