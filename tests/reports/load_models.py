@@ -4,12 +4,12 @@ for once. With ``--classes`` they make the models on the meta device instead: mo
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import os
 from typing import Any
 
 import measure
+import published
 import runs
 import small_models
 import torch.distributed as dist
@@ -40,10 +40,9 @@ def empty(classes: list[tuple[str, dict[str, Any]]]) -> None:
     dist.init_process_group("gloo")
     measure.point("imports")
     models = []
-    for name, arguments in classes:
-        module, _, name = name.rpartition(".")
+    for path, arguments in classes:
         with skip_model_initialization():
-            models.append(getattr(importlib.import_module(module), name)(**arguments))
+            models.append(published.class_of(path)(**arguments))
     measure.point("load", computed=sum(measure.computed_bytes(model) for model in models))
     dist.destroy_process_group()
 

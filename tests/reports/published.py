@@ -85,7 +85,7 @@ QWEN_IMAGE_EDIT = [
 def shapes(model: Published, layers: int | None) -> dict[str, list[int]]:
     """Names, as in the checkpoint files, and shapes; nothing is allocated."""
     row = _row(model, layers)
-    return _file_names(row, _class(row), row.get("extra_kwargs", {}))
+    return _file_names(row, class_of(row["model_class"]), row.get("extra_kwargs", {}))
 
 
 def made_of(model: Published, layers: int | None) -> tuple[str, dict[str, Any]]:
@@ -104,7 +104,7 @@ def register(folder: Path, models: Sequence[Published], layers: int | None) -> N
 def _row(model: Published, layers: int | None) -> dict[str, Any]:
     """The model's row; with fewer layers one that no published model has."""
     row: dict[str, Any] = next(dict(row) for row in MODEL_CONFIGS if row["model_hash"] == model.model_hash)
-    cls, arguments = _class(row), dict(row.get("extra_kwargs", {}))
+    cls, arguments = class_of(row["model_class"]), dict(row.get("extra_kwargs", {}))
     found = small_models.model_hash(_file_names(row, cls, arguments))
     if found != model.model_hash:
         raise SystemExit(f"{model.origin}: the class has not the published names and shapes: {found}, not {model.model_hash}")
@@ -118,8 +118,9 @@ def _row(model: Published, layers: int | None) -> dict[str, Any]:
     return row | {"extra_kwargs": arguments, "model_hash": small_models.model_hash(_file_names(row, cls, arguments))}
 
 
-def _class(row: dict[str, Any]) -> Any:
-    module, _, name = row["model_class"].rpartition(".")
+def class_of(path: str) -> Any:
+    """A class by module and name."""
+    module, _, name = path.rpartition(".")
     return getattr(importlib.import_module(module), name)
 
 

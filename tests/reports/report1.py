@@ -36,9 +36,8 @@ def main() -> None:
     folder = options.folder.resolve() / f"full-{options.scale}"
     size = report3.prepare("wan", folder, options.scale)
     plan = wpack.plan(report3.sources("wan", folder), dtype="bf16")
-    stage = "zero2-cpu-adam" if options.cpu_adam else "zero2-offload"
-    stock = train("stock", stage, folder, None)
-    packed = train("wpack", stage, folder, ["--pack", str(folder / "wan.wpack")])
+    stock = train("stock", options.cpu_adam, folder, None)
+    packed = train("wpack", options.cpu_adam, folder, ["--pack", str(folder / "wan.wpack")])
     bounds = runs.Bounds()
     if options.cpu_adam:
         used = {row["optimizer"] for run in (stock, packed) for rank in run.ranks for row in rank if "optimizer" in row}
@@ -48,7 +47,7 @@ def main() -> None:
     bounds.finish()
 
 
-def train(loader: str, stage: str, folder: Path, adapter: list[str] | None) -> runs.Run:
+def train(loader: str, cpu_adam: bool, folder: Path, adapter: list[str] | None) -> runs.Run:
     """The report's command; the same with and without the adapter."""
     print(f"full fine-tuning, {loader} ...", file=sys.stderr, flush=True)
     runs.drop_from_cache(folder / "wan.wpack")
@@ -60,7 +59,8 @@ def train(loader: str, stage: str, folder: Path, adapter: list[str] | None) -> r
         folder,
         processes=RANKS,
         adapter=adapter,
-        deepspeed=stage,
+        deepspeed="zero2-offload",
+        cpu_adam=cpu_adam,
         accelerate=True,
         environment=report3.environment(folder),
     )

@@ -23,8 +23,6 @@ MIB = 1 << 20
 DEEPSPEED: dict[str, dict[str, Any]] = {
     "zero2": {"stage": 2, "overlap_comm": False},
     "zero2-offload": {"stage": 2, "overlap_comm": False, "offload_optimizer": {"device": "cpu", "pin_memory": False}},
-    # The optimizer is DeepSpeed's own, which accelerate puts in the script's place.
-    "zero2-cpu-adam": {"stage": 2, "overlap_comm": False, "offload_optimizer": {"device": "cpu", "pin_memory": False}},
     # Without gathering, accelerate refuses to save a model of ZeRO-3.
     "zero3": {"stage": 3, "overlap_comm": False, "stage3_gather_16bit_weights_on_model_save": True},
 }
@@ -65,19 +63,21 @@ def run(
     adapter: Sequence[str] | None,
     environment: dict[str, str],
     deepspeed: str | None = None,
+    cpu_adam: bool = False,
     accelerate: bool = False,
     timeout: int = 900,
     start: Callable[..., subprocess.CompletedProcess[str]] = subprocess.run,
 ) -> Run:
     """Starts a script in several processes: as it is, or with ``adapter`` arguments through the launcher.
 
-    ``torchrun`` starts them; with ``accelerate`` it is ``accelerate launch``, with the DeepSpeed configuration.
+    ``torchrun`` starts them; with ``accelerate`` it is ``accelerate launch``, with the DeepSpeed configuration. With
+    ``cpu_adam`` the optimizer is DeepSpeed's own, which accelerate puts in the place of the script's.
     ``start`` runs the command.
     """
     figures = folder / name
     shutil.rmtree(figures, ignore_errors=True)
     figures.mkdir(parents=True)
-    training = _training(deepspeed, figures)
+    training = _training(deepspeed, cpu_adam, figures)
     if accelerate:
         command = [sys.executable, "-m", "accelerate.commands.launch", f"--num_processes={processes}", "--num_machines=1"]
         command += [f"--main_process_port={_port()}", "--mixed_precision=bf16", "--dynamo_backend=no", "--use_deepspeed"]
@@ -169,7 +169,7 @@ def drop_from_cache(path: Path) -> None:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def _training(deepspeed: str | None, figures: Path) -> dict[str, str]:
+def _training(deepspeed: str | None, cpu_adam: bool, figures: Path) -> dict[str, str]:
     if deepspeed is None:
         return {"ACCELERATE_USE_CPU": "true", "ACCELERATE_MIXED_PRECISION": "no"}
     config = {
@@ -178,7 +178,7 @@ def _training(deepspeed: str | None, figures: Path) -> dict[str, str]:
         "bf16": {"enabled": True},
         "zero_optimization": DEEPSPEED[deepspeed],
         "zero_allow_untested_optimizer": True,
-        "zero_force_ds_cpu_optimizer": deepspeed == "zero2-cpu-adam",
+        "zero_force_ds_cpu_optimizer": cpu_adam,
     }
     path = figures / "deepspeed.json"
     path.write_text(json.dumps(config), encoding="utf-8")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
@@ -11,14 +12,16 @@ from diffsynth.utils.xfuser import xdit_context_parallel
 from xfuser.core.distributed import get_sp_group, parallel_state
 
 
-def over_gloo() -> ExitStack:
-    """Until it is closed, groups use gloo, and attention needs no kernel. The device that xfuser sets goes the way of
-    all others: it binds CUDA's function when it is imported."""
-    with ExitStack() as stack:
-        stack.enter_context(mock.patch.object(xdit_context_parallel, "xFuserLongContextAttention", Gathered))
-        stack.enter_context(mock.patch.object(parallel_state, "set_device", lambda index: torch.cuda.set_device(index)))
-        stack.enter_context(mock.patch.object(parallel_state.envs, "get_torch_distributed_backend", lambda: "gloo"))
-        return stack.pop_all()
+@contextmanager
+def over_gloo() -> Iterator[None]:
+    """Groups use gloo, and attention needs no kernel. The device that xfuser sets goes the way of all others: it binds
+    CUDA's function when it is imported."""
+    with (
+        mock.patch.object(xdit_context_parallel, "xFuserLongContextAttention", Gathered),
+        mock.patch.object(parallel_state, "set_device", lambda index: torch.cuda.set_device(index)),
+        mock.patch.object(parallel_state.envs, "get_torch_distributed_backend", lambda: "gloo"),
+    ):
+        yield
 
 
 class Gathered:
